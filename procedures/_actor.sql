@@ -1,0 +1,25 @@
+-- Who acts. A person named by the web process is believed, if people knows them as an operator; any other login acts
+-- as itself, whatever it says. Events store this and the login.
+--
+-- actor: the person that the caller names, or null.
+-- Errors: LQ403 the web process named nobody, or somebody who may not act.
+create or replace function lakequeue._actor(actor text)
+returns text
+language plpgsql stable
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+begin
+  if pg_has_role(session_user, 'lakequeue_operator', 'usage') then
+    -- A login that may act by itself, and may also speak for somebody if it is the web process as well.
+    return case when pg_has_role(session_user, 'lakequeue_web', 'usage') then coalesce(actor, session_user)
+                else session_user end;
+  end if;
+  if not exists (select from people p where p.identity = actor and p.role = 'operator') then
+    raise exception using errcode = 'LQ403',
+      message = format('%s may not do this', coalesce('"' || actor || '"', 'an unnamed person')),
+      hint = 'An operator is made with lakequeue.set_person(identity, ''operator'').';
+  end if;
+  return actor;
+end $$;
+
+comment on function lakequeue._actor(text) is 'The person who acts, if they may; else LQ403.';

@@ -1,0 +1,30 @@
+-- Everything that a run needs to know, for the attempts of one dequeue (or adoption), in rule 2's order.
+create or replace function lakequeue._claims(attempts bigint[], outcome text)
+returns table (
+  outcome text, task_id bigint, attempt_id bigint, attempt_number integer, agent text, job_id bigint,
+  run_key uuid, callback_token text, customer text, document_path text, payload jsonb, page_count integer,
+  priority smallint, estimated_tokens bigint, max_tpm bigint, lease_duration interval,
+  lease_expires_at timestamptz, parameters jsonb, model_prices jsonb)
+language plpgsql stable
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_prices jsonb := _model_prices();
+begin
+  return query
+    select _claims.outcome, t.id, a.id, a.number, g.name, g.job_id,
+           a.run_key, _callback_token(a.id, a.run_key), t.customer, t.document_path, t.payload, t.page_count,
+           t.priority, a.estimated_tokens, least(g.max_tpm, e.max_tpm), g.lease_duration,
+           t.lease_expires_at, g.parameters, v_prices
+    from task_attempts a
+    join tasks t on t.id = a.task_id
+    join agents g on g.id = a.agent_id
+    join model_endpoints e on e.id = a.endpoint_id
+    where a.id = any(attempts)
+    order by t.priority desc, t.created_at, t.id;
+end $$;
+
+comment on function lakequeue._claims(bigint[], text) is 'Attempts with all that their runs need to know.';

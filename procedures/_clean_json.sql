@@ -1,0 +1,41 @@
+-- The one place where JSON from the outside world becomes jsonb. jsonb refuses \u0000 and lone surrogates, which real
+-- PDF text holds; they become U+FFFD here, so that a finished result is never lost for them. An escape counts only
+-- after an even number of backslashes.
+--
+-- value: JSON text as it came.
+-- Errors: LQ413 over 64 MB; LQ422 what no cleaning can make jsonb (a number out of range, nesting too deep).
+create or replace function lakequeue._clean_json(value json)
+returns jsonb
+language plpgsql immutable
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  c_escape constant text := '(?<!\\)((?:\\\\)*)';
+  c_high constant text := '\\u[dD][89abAB][0-9a-fA-F]{2}';
+  c_low constant text := '\\u[dD][c-fC-F][0-9a-fA-F]{2}';
+  v_text text := value::text;
+begin
+  if octet_length(v_text) > 64 * 1024 * 1024 then
+    raise exception using errcode = 'LQ413',
+      message = format('JSON of %s bytes is too large', octet_length(v_text)),
+      hint = 'The limit is 64 MB; store large artefacts in the volume and their path here.';
+  end if;
+  if v_text like '%\\u%' then
+    v_text := regexp_replace(v_text, c_escape || '\\u0000', '\1\\ufffd', 'g');
+    v_text := regexp_replace(v_text, c_escape || c_high || '(?!' || c_low || ')', '\1\\ufffd', 'g');
+    v_text := regexp_replace(v_text, '(?<!' || c_high || ')' || c_escape || c_low, '\1\\ufffd', 'g');
+  end if;
+  begin
+    return v_text::jsonb;
+  exception when untranslatable_character or invalid_text_representation then
+    -- A surrogate behind an escaped backslash can still look like half a pair: give up all of them.
+    return regexp_replace(v_text, c_escape || '\\u[dD][89a-fA-F][0-9a-fA-F]{2}', '\1\\ufffd', 'g')::jsonb;
+  end;
+exception when data_exception or program_limit_exceeded then
+  raise exception using errcode = 'LQ422',
+    message = format('this JSON cannot be stored: %s', sqlerrm),
+    hint = 'Send JSON with finite numbers of ordinary size, nested less than a thousand levels deep.';
+end $$;
+
+comment on function lakequeue._clean_json(json) is
+  'JSON from outside as jsonb; U+0000 and lone surrogates become U+FFFD.';

@@ -1,0 +1,9 @@
+-- First key of every advisory lock that Lakequeue takes: the bytes of "lake". Second keys: an endpoint's id (the
+-- throttle lock of that endpoint), 0 sweep_leases, -1 and -2 the guards of NOTIFY, -3 fold_rollups.
+create or replace function lakequeue._lock_class()
+returns integer
+language sql immutable
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$ select x'6c616b65'::integer $$;
+
+comment on function lakequeue._lock_class() is 'First key of all advisory locks of Lakequeue.';

@@ -1,0 +1,33 @@
+-- Writes the delta of one task's change: it leaves the group (status, day) it stood in, with the usage it had, and
+-- enters another. Writes nothing if neither status nor usage changed.
+--
+-- before, after: the task's row before and after; usage_before: _task_usage before the change.
+create or replace function lakequeue._note_change(before lakequeue.tasks, after lakequeue.tasks, usage_before numeric[])
+returns void
+language plpgsql volatile
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_usage numeric[] := _task_usage(after.id);
+begin
+  if before.status = after.status and usage_before = v_usage then
+    return;
+  end if;
+  insert into task_deltas (
+    agent_id, customer, tasks,
+    from_status, from_day, from_bucket,
+    from_input_tokens, from_output_tokens, from_cached_tokens, from_llm_cost,
+    to_status, to_day, to_bucket,
+    to_input_tokens, to_output_tokens, to_cached_tokens, to_llm_cost)
+  values (
+    after.agent_id, after.customer, 1,
+    before.status, _day(before.finished_at),
+    case when before.status = 'completed' then _response_bucket(before.finished_at - before.created_at) end,
+    usage_before[1], usage_before[2], usage_before[3], usage_before[4],
+    after.status, _day(after.finished_at),
+    case when after.status = 'completed' then _response_bucket(after.finished_at - after.created_at) end,
+    v_usage[1], v_usage[2], v_usage[3], v_usage[4]);
+end $$;
+
+comment on function lakequeue._note_change(lakequeue.tasks, lakequeue.tasks, numeric[]) is
+  'Writes the delta of one task''s change of status or usage.';

@@ -1,0 +1,25 @@
+-- Refuses every change of status that design section 5 does not list, even from a raw UPDATE. The WHEN clause names the
+-- illegal pairs, so that a legal change calls nothing.
+create or replace function lakequeue.guard_task_status()
+returns trigger
+language plpgsql
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+begin
+  raise exception using errcode = 'LQ409',
+    message = format('task %s cannot go from %s to %s', old.id, old.status, new.status),
+    hint = 'Change a task through the functions: cancel_task, retry_task, reprocess_task.';
+end $$;
+
+comment on function lakequeue.guard_task_status() is 'Refuses a change of status that is not in the list.';
+
+create or replace trigger guard_task_status
+before update of status on lakequeue.tasks
+for each row
+when (old.status <> new.status and not (
+  (old.status = 'enqueued' and new.status in ('processing', 'completed', 'cancelled'))
+  or old.status = 'processing'
+  or (old.status in ('failed', 'cancelled') and new.status in ('enqueued', 'completed'))))
+execute function lakequeue.guard_task_status();
+
+comment on trigger guard_task_status on lakequeue.tasks is 'Refuses a change of status that is not in the list.';
