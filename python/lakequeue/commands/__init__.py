@@ -1,0 +1,1 @@
+"""One module for each `lakequeue NAME`, with a click command called `command`."""

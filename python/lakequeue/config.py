@@ -1,0 +1,107 @@
+"""Settings from the environment, in one place.
+
+`Settings.from_environment()` reads them once; nothing else reads LAKEQUEUE_* variables, except
+the program of a run, whose environment its relay builds. `describe()` gives README's table.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from lakequeue.errors import WrongUse
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One line of the configuration table."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the environment says; command-line options win over it."""
+
+    database_url: str | None = field(
+        default=None,
+        metadata={
+            "variable": "LAKEQUEUE_DATABASE_URL",
+            "default": "none: the embedded PostgreSQL",
+            "meaning": "Database to use, as a URL or libpq string; what it leaves out comes from "
+            "the PG* variables (`postgresql://` alone takes all of them)",
+        },
+    )
+    data_dir: Path | None = field(
+        default=None,
+        metadata={
+            "variable": "LAKEQUEUE_DATA_DIR",
+            "default": "the user's data folder, e.g. ~/.local/share/lakequeue",
+            "meaning": "Folder of the embedded PostgreSQL and of local traces",
+        },
+    )
+    chat_url: str | None = field(
+        default=None,
+        metadata={
+            "variable": "LAKEQUEUE_CHAT_URL",
+            "default": "none: the simulator",
+            "meaning": "Base URL of an OpenAI-compatible chat endpoint, e.g. https://host/v1",
+        },
+    )
+    chat_token: str | None = field(
+        default=None,
+        repr=False,
+        metadata={
+            "variable": "LAKEQUEUE_CHAT_TOKEN",
+            "default": "none",
+            "meaning": "Bearer token for that endpoint",
+        },
+    )
+    log_level: str = field(
+        default="warning",
+        metadata={
+            "variable": "LAKEQUEUE_LOG_LEVEL",
+            "default": "warning (worker: info)",
+            "meaning": "Least severe messages on stderr: " + ", ".join(LOG_LEVELS),
+        },
+    )
+    log_level_given: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """Read every variable; an empty one counts as not set."""
+        env = os.environ if environment is None else environment
+        given = {
+            item.name: env[item.metadata["variable"]].strip()
+            for item in fields(cls)
+            if "variable" in item.metadata and env.get(item.metadata["variable"], "").strip()
+        }
+        level = given.get("log_level", "warning").lower()
+        if level not in LOG_LEVELS:
+            raise WrongUse(
+                f"LAKEQUEUE_LOG_LEVEL is {level!r}", f"use one of {', '.join(LOG_LEVELS)}"
+            )
+        data_dir = given.get("data_dir")
+        return cls(
+            database_url=given.get("database_url"),
+            data_dir=Path(data_dir).expanduser() if data_dir else None,
+            chat_url=given.get("chat_url"),
+            chat_token=given.get("chat_token"),
+            log_level=level,
+            log_level_given="log_level" in given,
+        )
+
+
+def describe() -> Iterator[Variable]:
+    """Every variable with its default and meaning, in the order of the table."""
+    for item in fields(Settings):
+        if "variable" in item.metadata:
+            yield Variable(
+                item.metadata["variable"], item.metadata["default"], item.metadata["meaning"]
+            )

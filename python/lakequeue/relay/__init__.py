@@ -1,0 +1,1 @@
+"""Relays: they turn a claimed attempt into a run (see base)."""

@@ -1,0 +1,149 @@
+"""What a worker needs from the thing that runs agents: submit, state, cancel, and who ended.
+
+Two relays implement this: `local` (a process per run, on this machine) and `databricks`
+(a Lakeflow job run). Both hand a run the same flat parameters, so that one agent program
+serves both.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+
+class RunState(enum.Enum):
+    """What a relay knows about a run."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    GONE = "gone"
+    """It certainly lives no more, and nobody knows how it ended."""
+    UNKNOWN = "unknown"
+    """This relay cannot say (another worker's local run, an unreachable service)."""
+
+
+class SubmitError(Exception):
+    """A run could not be started; nothing of it exists, so its attempt can be closed."""
+
+
+class SubmitUncertain(Exception):
+    """Whether the run was started is not known (an answer was lost).
+
+    The worker leaves the attempt alone: it submits again with the same run key, which
+    starts no second run, or the attempt's lease ends.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution of a task, as dequeue_tasks or adopt_attempts handed it out."""
+
+    task_id: int
+    attempt_id: int
+    attempt_number: int
+    agent: str
+    run_key: UUID
+    callback_token: str = field(repr=False)
+    document_path: str
+    customer: str
+    payload: Any
+    estimated_tokens: int
+    max_tpm: int | None
+    lease_duration: timedelta
+    job_id: int | None
+    agent_parameters: Any
+    model_prices: Any
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Run:
+        """Make a run from one row of dequeue_tasks or adopt_attempts."""
+        return cls(
+            task_id=row["task_id"],
+            attempt_id=row["attempt_id"],
+            attempt_number=row["attempt_number"],
+            agent=row["agent"],
+            run_key=row["run_key"],
+            callback_token=row["callback_token"],
+            document_path=row["document_path"],
+            customer=row["customer"] or "",
+            payload=row["payload"],
+            estimated_tokens=row["estimated_tokens"],
+            max_tpm=row["max_tpm"],
+            lease_duration=row["lease_duration"],
+            job_id=row["job_id"],
+            agent_parameters=row["parameters"],
+            model_prices=row["model_prices"],
+        )
+
+    def parameters(self) -> dict[str, str]:
+        """Give the run's parameters as a Databricks job takes them: flat, and all text."""
+        return {
+            "task_id": str(self.task_id),
+            "attempt_id": str(self.attempt_id),
+            "attempt_number": str(self.attempt_number),
+            "run_key": str(self.run_key),
+            "callback_token": self.callback_token,
+            "document_path": self.document_path,
+            "customer": self.customer,
+            "payload": _json(self.payload),
+            "estimated_tokens": str(self.estimated_tokens),
+            "max_tpm": "" if self.max_tpm is None else str(self.max_tpm),
+            "lease_seconds": f"{self.lease_duration.total_seconds():g}",
+            "parameters": _json(self.agent_parameters),
+            "model_prices": _json(self.model_prices),
+        }
+
+
+def _json(value: Any) -> str:
+    return json.dumps({} if value is None else value, ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A run that ended since the relay was last asked."""
+
+    attempt_id: int
+    run_id: int
+    exit_code: int | None
+    """Negative: ended by that signal. None: not known."""
+    tail: str
+    """The last lines it wrote; empty where the relay cannot see them."""
+
+
+class Relay(Protocol):
+    """Starts runs and watches them. A worker calls it from one thread."""
+
+    outlives_worker: bool
+    """Whether runs go on when the worker ends (a job run does, a local process does not)."""
+    capacity: int | None
+    """How many runs may be alive at once; None leaves that to the database's throttle."""
+
+    def start(self, on_event: Callable[[], None]) -> None:
+        """Get ready in the background; call `on_event` (from any thread) when a run ended."""
+
+    def submit(self, run: Run) -> int:
+        """Start a run and return its id; the same run key again returns the same run.
+
+        Raises SubmitError when it certainly did not start, SubmitUncertain when that is open.
+        """
+
+    def alive(self) -> int:
+        """Count the runs that take up capacity now."""
+
+    def state(self, run_id: int) -> RunState:
+        """Say how a run is."""
+
+    def cancel(self, run_id: int) -> None:
+        """Ask a run to end, and see to it that it does. Unknown runs are ignored."""
+
+    def ended(self) -> list[EndedRun]:
+        """Give the runs that ended since the last call, each once (empty if not watched)."""
+
+    def close(self) -> None:
+        """End the runs that do not outlive the worker, and release everything."""
