@@ -447,7 +447,7 @@ def _child(life: int, message: dict[str, Any]) -> NoReturn:
         code = _call(message["target"], message["arguments"])
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - whatever it is, the exit code must say so
         traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):
@@ -480,7 +480,7 @@ def main(arguments: list[str]) -> None:
     for module in filter(None, arguments[2].split(",")):
         try:
             importlib.import_module(module)
-        except Exception:
+        except Exception:  # noqa: BLE001 - an import may fail in any way
             # The child that needs it fails with the reason; others go on.
             print(f"cannot preload {module}:", file=sys.stderr)
             traceback.print_exc()
