@@ -1,0 +1,22 @@
+-- The clock as shipped: the real time, moving on within a transaction, so that what a function
+-- reads after a lock wait is not as old as the wait.
+-- pytest.mark.pristine
+begin;
+select plan(5);
+
+select function_lang_is('lakequeue', '_now', array[]::name[], 'sql', 'the clock is one SQL expression');
+select volatility_is('lakequeue', '_now', array[]::name[], 'volatile', 'it is read anew at every call');
+select matches(
+    (select prosrc from pg_proc where oid = 'lakequeue._now()'::regprocedure),
+    '^\s*select\s+(pg_catalog\.)?clock_timestamp\(\)\s*;?\s*$',
+    'it is clock_timestamp() and nothing else'
+);
+select ok(
+    abs(extract(epoch from lakequeue._now() - clock_timestamp())) < 1,
+    'it is the server''s time'
+);
+select pg_sleep(0.01);
+select ok(lakequeue._now() > now(), 'it moves on within a transaction');
+
+select * from finish();
+rollback;
