@@ -40,8 +40,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from pytest_pgtap.plugin.core import report_tap
-from pytest_pgtap.plugin.sql_files import PgTapItem
+from pytest_pgtap.plugin.core import report_tap  # type: ignore[import-untyped]
+from pytest_pgtap.plugin.sql_files import PgTapItem  # type: ignore[import-untyped]
 
 from tests.servers import (
     SERVER_NAMES,
@@ -71,9 +71,9 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     # Nothing that the developer's shell says may lead a test to another database.
     for name in list(os.environ):
-        if name.startswith(("PG", "LAKEQUEUE_", "DATABASE_URL", "DATABRICKS_", "MLFLOW_")):
-            if not name.startswith("LAKEQUEUE_TEST_"):
-                del os.environ[name]
+        misleading = name.startswith(("PG", "LAKEQUEUE_", "DATABASE_URL", "DATABRICKS_", "MLFLOW_"))
+        if misleading and not name.startswith("LAKEQUEUE_TEST_"):
+            del os.environ[name]
 
 
 class TestBed:
@@ -220,6 +220,7 @@ class ServerPgTapItem(PgTapItem):  # type: ignore[misc]  # the plugin is not typ
             capture_output=True,
             text=True,
             timeout=PGTAP_SECONDS,
+            check=False,
         )
         if ran.returncode != 0:
             pytest.fail(f"{ran.stderr}\n--- output before it\n{ran.stdout}", pytrace=False)

@@ -171,6 +171,7 @@ class Server:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            check=False,
         )
         if made.returncode != 0:
             raise ServerError(f"initdb of the {self.name} server failed:\n{made.stderr}")
@@ -359,6 +360,17 @@ class Database:
         rows = self.query(statement, *values, user=user)
         return rows[0][0] if rows else None
 
+    def server_activity(self) -> str:
+        """What the connections to this database do or wait for, to explain a test that hangs."""
+        with self.server.admin(self.name) as connection:
+            rows = connection.execute(
+                """select pid, usename, state, wait_event_type, wait_event,
+                          pg_blocking_pids(pid), left(query, 200)
+                     from pg_stat_activity where datname = %s and pid <> pg_backend_pid()""",
+                [self.name],
+            ).fetchall()
+        return "\n".join(" ".join(str(value) for value in row) for row in rows)
+
     def close(self) -> None:
         """Close what the test left open."""
         for connection in self._opened:
@@ -402,12 +414,4 @@ def _short_folder() -> str:
 
 
 def _succeeds(command: list[str]) -> bool:
-    return (
-        subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ).returncode
-        == 0
-    )
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
