@@ -45,7 +45,6 @@ from pytest_pgtap.plugin.sql_files import PgTapItem  # type: ignore[import-untyp
 
 from tests.servers import (
     SERVER_NAMES,
-    SUPERUSER,
     Database,
     Server,
     ServerName,
@@ -62,6 +61,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--sql-coverage",
         action="store_true",
         help="print which PL/pgSQL statements the tests ran on Debian's server",
+    )
+    parser.addoption(
+        "--accept",
+        action="store_true",
+        help="write what isolationtester prints into tests/race/expected instead of comparing",
     )
 
 
@@ -209,13 +213,8 @@ class ServerPgTapItem(PgTapItem):  # type: ignore[misc]  # the plugin is not typ
                 "--set=ON_ERROR_STOP=1",
                 f"--command=set session authorization {database.owner}",
                 f"--file={self.path}",
-                database.conninfo(SUPERUSER),
+                database.scripting_conninfo("lakequeue,tap,test"),
             ],
-            env=os.environ
-            | {
-                "PGOPTIONS": "-c search_path=lakequeue,tap,test -c client_min_messages=warning",
-                "PGCLIENTENCODING": "UTF8",
-            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

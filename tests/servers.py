@@ -341,6 +341,14 @@ class Database:
         """How to connect as `user` (test_app, test_worker, ...); by default as the owner."""
         return self.server.conninfo(self.name, user or self.owner)
 
+    def scripting_conninfo(self, search_path: str) -> str:
+        """For scripts: a superuser, who may `set session authorization` to any login."""
+        return make_conninfo(
+            self.conninfo(SUPERUSER),
+            client_encoding="UTF8",
+            options=f"-c search_path={search_path} -c client_min_messages=warning",
+        )
+
     def connect(
         self, user: str | None = None, *, autocommit: bool = True, **settings: Any
     ) -> psycopg.Connection[tuple[Any, ...]]:
