@@ -2,10 +2,10 @@
 
 isolationtester interleaves the steps of several sessions in given orders, and says which steps had
 to wait. What it prints must be what expected/NAME.out holds (or NAME_1.out, NAME_2.out, where more
-than one order is right). Each specification gets a fresh database with the settable clock, whose search_path
-is lakequeue, test. A session acts as a login by `setup { set session authorization test_worker; }`;
-without that it is a superuser. The permutations share the database: print no ids, and undo in
-`teardown` what the next one must not see.
+than one order is right). Each specification gets a fresh database with the settable clock, whose
+search_path is lakequeue, test. A session acts as a login by
+`setup { set session authorization test_worker; }`; without that it is a superuser. The permutations
+share the database: print no ids, and undo in `teardown` what the next one must not see.
 
 `tests/run tests/race --accept` writes the output into expected/ instead of comparing: read the
 difference before you commit it.
