@@ -1,5 +1,6 @@
 -- Everything that a run needs to know, for the attempts of one dequeue (or adoption), in rule 2's order.
-create or replace function lakequeue._claims(attempts bigint[], outcome text)
+-- attempts: ids. how: what to say in outcome, claimed or adopted.
+create or replace function lakequeue._claims(attempts bigint[], how text)
 returns table (
   outcome text, task_id bigint, attempt_id bigint, attempt_number integer, agent text, job_id bigint,
   run_key uuid, callback_token text, customer text, document_path text, payload jsonb, page_count integer,
@@ -15,7 +16,7 @@ declare
   v_prices jsonb := _model_prices();
 begin
   return query
-    select _claims.outcome, t.id, a.id, a.number, g.name, g.job_id,
+    select how, t.id, a.id, a.number, g.name, g.job_id,
            a.run_key, _callback_token(a.id, a.run_key), t.customer, t.document_path, t.payload, t.page_count,
            t.priority, a.estimated_tokens, least(g.max_tpm, e.max_tpm), g.lease_duration,
            t.lease_expires_at, g.parameters, v_prices

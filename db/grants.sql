@@ -1,0 +1,51 @@
+-- Who may call what (design section 6). Run by `lakequeue migrate` after the functions were installed; everything not
+-- listed here is taken back first, so that this file is the whole truth.
+
+revoke all on all routines in schema lakequeue from public,
+  lakequeue_app, lakequeue_web, lakequeue_worker, lakequeue_agent, lakequeue_operator, lakequeue_reader;
+revoke all on all tables in schema lakequeue from public,
+  lakequeue_app, lakequeue_web, lakequeue_worker, lakequeue_agent, lakequeue_operator, lakequeue_reader;
+
+do $$
+declare
+  c_enqueue constant text[] := array[
+    'create_extraction', 'enqueue_task', 'enqueue_tasks', 'estimate_tokens', 'extraction_progress',
+    'extraction_results', 'schema_version'];
+  c_read constant text[] := array[
+    'queue_metrics', 'list_tasks', 'task_detail', 'agent_status', 'extraction_progress', 'extraction_results',
+    'schema_version'];
+  c_operate constant text[] := array[
+    'pause_agent', 'resume_agent', 'cancel_task', 'cancel_tasks', 'retry_task', 'retry_tasks', 'reprocess_task',
+    'reprocess_tasks'];
+  c_configure constant text[] := array[
+    'configure_agent', 'configure_endpoint', 'set_model_price', 'set_person'];
+  c_work constant text[] := array[
+    'worker_heartbeat', 'dequeue_tasks', 'adopt_attempts', 'record_runs', 'runs_to_check', 'extend_leases',
+    'fail_attempt', 'sweep_leases', 'fold_rollups', 'record_usage', 'attempts_to_settle', 'schema_version'];
+  c_report constant text[] := array[
+    'extend_leases', 'store_result', 'record_callback', 'report_rate_limit', 'schema_version'];
+  v_grant record;
+  v_routine regprocedure;
+begin
+  for v_grant in
+    select g.role, g.routines
+    from (values
+      ('lakequeue_app', c_enqueue),
+      ('lakequeue_reader', c_read),
+      ('lakequeue_operator', c_read || c_operate || c_configure),
+      ('lakequeue_web', c_enqueue || c_read || c_operate || array['record_callback', 'record_callbacks']),
+      ('lakequeue_worker', c_work),
+      ('lakequeue_agent', c_report)
+    ) g(role, routines)
+  loop
+    for v_routine in
+      select p.oid::regprocedure
+      from unnest(v_grant.routines) n(name)
+      join pg_proc p on p.proname = n.name and p.pronamespace = 'lakequeue'::regnamespace
+    loop
+      execute format('grant execute on function %s to %I', v_routine, v_grant.role);
+    end loop;
+  end loop;
+end $$;
+
+grant select on lakequeue.task_costs, lakequeue.task_timeline to lakequeue_reader, lakequeue_operator, lakequeue_web;

@@ -1,0 +1,45 @@
+-- Makes a worker the owner of locked, enqueued tasks: processing, a lease, a new attempt each. One statement, so that
+-- a claim and its attempt exist together or not at all. attempt_count rises here (rule 7): a crash counts.
+--
+-- tasks: ids, locked by the caller. Returns the ids of the new attempts.
+create or replace function lakequeue._claim(tasks bigint[], worker text)
+returns bigint[]
+language plpgsql volatile
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+  v_now timestamptz := _now();
+  v_attempt_ids bigint[];
+begin
+  -- A task that ran before carries what its earlier attempts used; one that never ran carries nothing.
+  insert into task_deltas (
+    agent_id, customer, tasks, from_status, from_input_tokens, from_output_tokens, from_cached_tokens, from_llm_cost,
+    to_status, to_input_tokens, to_output_tokens, to_cached_tokens, to_llm_cost)
+  select t.agent_id, t.customer, count(*),
+         'enqueued', coalesce(sum(u.used[1]), 0), coalesce(sum(u.used[2]), 0), coalesce(sum(u.used[3]), 0), coalesce(sum(u.used[4]), 0),
+         'processing', coalesce(sum(u.used[1]), 0), coalesce(sum(u.used[2]), 0), coalesce(sum(u.used[3]), 0), coalesce(sum(u.used[4]), 0)
+  from tasks t
+  left join lateral (select _task_usage(t.id) as used where t.attempt_count > 0) u on true
+  where t.id = any(_claim.tasks)
+  group by t.agent_id, t.customer;
+
+  with claimed as (
+    update tasks t
+    set status = 'processing', attempt_count = t.attempt_count + 1,
+        locked_by = worker, lease_expires_at = v_now + a.lease_duration
+    from agents a
+    where t.id = any(_claim.tasks) and a.id = t.agent_id
+    returning t.id, t.attempt_count, t.agent_id, a.model_endpoint_id, t.estimated_tokens
+  ), started as (
+    insert into task_attempts as n (task_id, number, agent_id, endpoint_id, estimated_tokens, worker, started_at)
+    select c.id, c.attempt_count, c.agent_id, c.model_endpoint_id, c.estimated_tokens, worker, v_now
+    from claimed c
+    returning n.id
+  )
+  select coalesce(array_agg(s.id), '{}') into v_attempt_ids from started s;
+  return v_attempt_ids;
+end $$;
+
+comment on function lakequeue._claim(bigint[], text) is 'Makes a worker the owner of locked tasks.';

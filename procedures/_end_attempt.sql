@@ -1,0 +1,59 @@
+-- Ends a running attempt in any way but success, and decides what becomes of its task (rules 3, 7, 11): cancelled if
+-- that was asked for; back to the queue while failures (or rate_limited) leave room; else failed.
+--
+-- before, attempt: task and running attempt as read under the task's row lock, which the caller holds.
+-- how: failed, expired, rate_limited or cancelled; its run is taken to have ended. permanent: no second try can help.
+-- error_class, error: what went wrong. retry_after: the earliest wait that a rate limit asked for.
+-- Returns the task as it is now. A failed or given-back attempt waits by _retry_delay; an expired one does not, since
+-- that was its worker's fault; max_attempts ends a crash loop.
+create or replace function lakequeue._end_attempt(
+  before lakequeue.tasks, attempt lakequeue.task_attempts, how lakequeue.attempt_status, permanent boolean,
+  error_class text, error text, retry_after interval)
+returns lakequeue.tasks
+language plpgsql volatile
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_now timestamptz := _now();
+  v_agent agents;
+  v_failures integer := before.failures + (how in ('failed', 'expired'))::integer;
+  v_rate_limited integer := before.rate_limited + (how = 'rate_limited')::integer;
+  v_status task_status;
+  v_retry_at timestamptz;
+  v_after tasks;
+begin
+  select a.* into v_agent from agents a where a.id = before.agent_id;
+
+  v_status := (case
+    when before.cancel_requested_at is not null or how = 'cancelled' then 'cancelled'
+    when how = 'rate_limited' and v_rate_limited > v_agent.max_rate_limited then 'failed'
+    when how <> 'rate_limited' and (permanent or v_failures >= v_agent.max_attempts) then 'failed'
+    else 'enqueued'
+  end)::task_status;
+  if v_status = 'enqueued' and how = 'failed' then
+    v_retry_at := v_now + _retry_delay(v_failures, v_agent.retry_base, v_agent.retry_cap);
+  elsif v_status = 'enqueued' and how = 'rate_limited' then
+    select greatest(e.cooldown_until, v_now + greatest(
+             retry_after, _retry_delay(v_rate_limited, v_agent.retry_base, v_agent.retry_cap)))
+    into v_retry_at
+    from model_endpoints e where e.id = attempt.endpoint_id;
+  end if;
+
+  update task_attempts a
+  set status = how, ended_at = v_now, run_ended_at = v_now,
+      error_class = _clean_text(_end_attempt.error_class, 200), error = _end_attempt.error
+  where a.id = attempt.id;
+  update tasks t
+  set status = v_status, failures = v_failures, rate_limited = v_rate_limited, retry_at = v_retry_at,
+      locked_by = null, lease_expires_at = null,
+      cancel_requested_at = case when v_status = 'cancelled' then t.cancel_requested_at end,
+      error = coalesce(_end_attempt.error, _end_attempt.error_class),
+      finished_at = case when v_status <> 'enqueued' then v_now end
+  where t.id = before.id
+  returning t.* into v_after;
+  return v_after;
+end $$;
+
+comment on function lakequeue._end_attempt(lakequeue.tasks, lakequeue.task_attempts, lakequeue.attempt_status,
+  boolean, text, text, interval) is
+  'Ends a running attempt in any way but success, and decides what becomes of its task.';

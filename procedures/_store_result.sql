@@ -1,0 +1,58 @@
+-- Keeps the result of an attempt, and completes its task with it unless that is final already (rules 8 and 9). Success
+-- counts from any attempt of the task, also one that the sweep had closed; the first wins. A running attempt that it
+-- overtakes is closed as superseded: its run may go on for a while and counts in every limit until it is known, or
+-- presumed, to have ended.
+--
+-- before, attempt: task and attempt as read under the task's row lock, which the caller holds.
+-- Returns accepted (the task is completed by it), superseded (kept, but the task was final), or duplicate (the attempt
+-- has a result already, which stays).
+-- Errors: LQ400 a confidence outside 0 to 1; LQ413, LQ422 see _clean_json; LQ422 no result.
+create or replace function lakequeue._store_result(
+  before lakequeue.tasks, attempt lakequeue.task_attempts, result json, confidence real)
+returns text
+language plpgsql volatile
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_now timestamptz := _now();
+  v_result jsonb := _clean_json(result);
+  v_grace interval;
+begin
+  if v_result is null or jsonb_typeof(v_result) = 'null' then
+    raise exception using errcode = 'LQ422', message = 'a result cannot be null',
+      hint = 'Report a failure through record_callback where there is no result.';
+  end if;
+  if not confidence between 0 and 1 then
+    raise exception using errcode = 'LQ400', message = format('a confidence is 0 to 1, not %s', confidence),
+      hint = 'Leave it out where it is not known.';
+  end if;
+  insert into results (attempt_id, task_id, result, confidence, stored_at)
+  values (attempt.id, before.id, v_result, _store_result.confidence, v_now)
+  on conflict do nothing;
+  if not found then
+    return 'duplicate';
+  end if;
+  if before.status not in ('enqueued', 'processing') then
+    perform _log_event('late_result', before.id, attempt.id, before.agent_id);
+    return 'superseded';
+  end if;
+
+  select g.reconcile_grace into v_grace from agents g where g.id = before.agent_id;
+  if attempt.status <> 'running' then
+    perform _log_event('late_success', before.id, attempt.id, before.agent_id);
+    update task_attempts a
+    set status = 'superseded', ended_at = v_now, presumed_dead_at = before.lease_expires_at + v_grace
+    where a.task_id = before.id and a.status = 'running';
+  end if;
+  update task_attempts a
+  set status = 'succeeded', ended_at = coalesce(a.ended_at, v_now), error_class = null, error = null,
+      presumed_dead_at = coalesce(a.presumed_dead_at, before.lease_expires_at + v_grace)
+  where a.id = attempt.id;
+  update tasks t
+  set status = 'completed', finished_at = v_now, locked_by = null, lease_expires_at = null, retry_at = null, error = null
+  where t.id = before.id;
+  return 'accepted';
+end $$;
+
+comment on function lakequeue._store_result(lakequeue.tasks, lakequeue.task_attempts, json, real) is
+  'Keeps the result of an attempt, and completes its task unless that is final.';

@@ -1,0 +1,71 @@
+-- Gives a worker the attempts that a dead worker claimed but never recorded a run for. The adopter submits them with
+-- the same run key and token, so that a run which was submitted after all is found again, not paid twice.
+--
+-- worker: the adopter. batch_size: most attempts, 1 to 1000.
+-- Returns the attempts as dequeue_tasks does, outcome adopted, with a fresh lease. A worker is dead when it stopped, or
+--   has been silent for a minute.
+-- Errors: LQ400 bad worker or batch size.
+-- Locks: the tasks in id order, skipping locked ones, then their attempts.
+create or replace function lakequeue.adopt_attempts(worker text, batch_size integer default 10)
+returns table (
+  outcome text, task_id bigint, attempt_id bigint, attempt_number integer, agent text, job_id bigint,
+  run_key uuid, callback_token text, customer text, document_path text, payload jsonb, page_count integer,
+  priority smallint, estimated_tokens bigint, max_tpm bigint, lease_duration interval,
+  lease_expires_at timestamptz, parameters jsonb, model_prices jsonb)
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := _now();
+  v_task_ids bigint[];
+  v_attempt_ids bigint[];
+begin
+  if coalesce(worker, '') = '' or length(worker) > 200 or batch_size is null or batch_size not between 1 and 1000 then
+    raise exception using errcode = 'LQ400', message = 'adopt_attempts needs a worker''s name and a batch_size of 1 to 1000',
+      hint = 'Example: select * from lakequeue.adopt_attempts(worker => ''me'').';
+  end if;
+
+  v_task_ids := array(
+    select t.id
+    from tasks t
+    where t.id = any(array(
+        select p.id
+        from agents g
+        join tasks p on p.agent_id = g.id and p.status = 'processing'
+        join task_attempts a on a.task_id = p.id and a.status = 'running'
+        left join workers w on w.name = p.locked_by
+        where a.run_id is null
+          and p.locked_by <> worker
+          and p.cancel_requested_at is null
+          and p.lease_expires_at > v_now
+          and (w.name is null or w.stopped_at is not null or w.heartbeat_at < v_now - interval '1 minute')
+        order by p.id
+        limit batch_size))
+      and t.status = 'processing'
+    order by t.id
+    for no key update skip locked);
+
+  with adopted as (
+    update task_attempts a
+    set worker = adopt_attempts.worker
+    where a.task_id = any(v_task_ids) and a.status = 'running' and a.run_id is null and a.worker <> adopt_attempts.worker
+    returning a.id, a.task_id, a.agent_id
+  ), owned as (
+    update tasks t
+    set locked_by = adopt_attempts.worker, lease_expires_at = greatest(t.lease_expires_at, v_now + g.lease_duration)
+    from adopted a
+    join agents g on g.id = a.agent_id
+    where t.id = a.task_id
+  )
+  select coalesce(array_agg(a.id), '{}') into v_attempt_ids from adopted a;
+
+  perform _log_event('adopted', a.task_id, a.id, a.agent_id, detail => jsonb_build_object('worker', adopt_attempts.worker))
+  from task_attempts a where a.id = any(v_attempt_ids);
+  return query select c.* from _claims(v_attempt_ids, 'adopted') c;
+end $$;
+
+comment on function lakequeue.adopt_attempts(text, integer) is
+  'Gives a worker the attempts of dead workers that have no run yet.';

@@ -1,0 +1,72 @@
+-- Creates an agent or changes it. Whatever is null stays as it is; for a limit 0 means none. The three throttle modes
+-- are max_concurrent_tasks alone, max_tpm alone, or both (the stricter one wins).
+--
+-- agent: its name. job_id: Databricks job. model_endpoint: whose budget it spends; made if unknown, by default one of
+-- its own with the agent's name. lease_duration: without a heartbeat its attempts lose their task after this.
+-- reconcile_grace: how long after that a run may still live; by default one lease, 0 where no run outlives its worker.
+-- max_attempts, max_rate_limited: see the table. retry_base, retry_cap: first and longest wait before a retry.
+-- tokens_per_task, tokens_per_page: what estimate_tokens multiplies. parameters: handed to every run.
+-- Returns the agent's id.
+-- Errors: LQ400 a value out of range.
+-- Locks: the throttle locks of its endpoint and, when it moves, of the new one, by id.
+create or replace function lakequeue.configure_agent(
+  agent text, job_id bigint default null, model_endpoint text default null,
+  max_concurrent_tasks integer default null, max_tpm bigint default null,
+  lease_duration interval default null, reconcile_grace interval default null,
+  max_attempts integer default null, max_rate_limited integer default null,
+  retry_base interval default null, retry_cap interval default null,
+  tokens_per_task integer default null, tokens_per_page integer default null, parameters jsonb default null)
+returns integer
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_id integer;
+  v_endpoint_id integer;
+  v_old_endpoint_id integer;
+begin
+  if _clean_text(agent, 200) is distinct from agent then
+    raise exception using errcode = 'LQ400', message = 'an agent needs a name of 1 to 200 characters',
+      hint = 'Surrounding blanks are not allowed either.';
+  end if;
+
+  select a.id, a.model_endpoint_id into v_id, v_old_endpoint_id from agents a where a.name = agent;
+  if model_endpoint is null and v_id is not null then
+    v_endpoint_id := v_old_endpoint_id;
+  else
+    insert into model_endpoints (name) values (coalesce(model_endpoint, agent)) on conflict do nothing;
+    select e.id into v_endpoint_id from model_endpoints e where e.name = coalesce(model_endpoint, agent);
+  end if;
+  perform pg_advisory_xact_lock(_lock_class(), l.id)
+  from (select distinct u.id from unnest(array[v_endpoint_id, v_old_endpoint_id]) u(id) where u.id is not null
+        order by u.id) l;
+
+  insert into agents (name, model_endpoint_id) values (agent, v_endpoint_id) on conflict do nothing;
+  update agents a
+  set job_id = coalesce(configure_agent.job_id, a.job_id),
+      model_endpoint_id = v_endpoint_id,
+      former_endpoint_ids = case when a.model_endpoint_id = v_endpoint_id or a.model_endpoint_id = any(a.former_endpoint_ids)
+                                 then a.former_endpoint_ids else a.former_endpoint_ids || a.model_endpoint_id end,
+      max_concurrent_tasks = nullif(coalesce(configure_agent.max_concurrent_tasks, a.max_concurrent_tasks), 0),
+      max_tpm = nullif(coalesce(configure_agent.max_tpm, a.max_tpm), 0),
+      lease_duration = coalesce(configure_agent.lease_duration, a.lease_duration),
+      reconcile_grace = coalesce(configure_agent.reconcile_grace,
+                                 case when v_id is null then configure_agent.lease_duration end, a.reconcile_grace),
+      max_attempts = coalesce(configure_agent.max_attempts, a.max_attempts),
+      max_rate_limited = coalesce(configure_agent.max_rate_limited, a.max_rate_limited),
+      retry_base = coalesce(configure_agent.retry_base, a.retry_base),
+      retry_cap = coalesce(configure_agent.retry_cap, a.retry_cap),
+      tokens_per_task = coalesce(configure_agent.tokens_per_task, a.tokens_per_task),
+      tokens_per_page = coalesce(configure_agent.tokens_per_page, a.tokens_per_page),
+      parameters = coalesce(configure_agent.parameters, a.parameters)
+  where a.name = agent
+  returning a.id into v_id;
+  return v_id;
+exception when check_violation then
+  raise exception using errcode = 'LQ400', message = format('agent "%s": %s', agent, sqlerrm),
+    hint = 'Ranges: limits >= 0; leases 1 second to 1 day; attempts 1 to 100; parameters a JSON object.';
+end $$;
+
+comment on function lakequeue.configure_agent(text, bigint, text, integer, bigint, interval, interval, integer, integer,
+  interval, interval, integer, integer, jsonb) is
+  'Creates an agent or changes it: job, endpoint, limits, lease, retries, estimates (null: unchanged, 0: no limit).';

@@ -1,0 +1,103 @@
+-- Claims tasks for a worker: throttle and claim in one transaction (rules 1 to 6, 12). Call it in a transaction of its
+-- own (autocommit), since the throttle locks last until commit.
+--
+-- worker: its name. batch_size: most tasks to claim, 1 to 1000. agents: names of the agents served, null for all.
+-- Returns the claimed attempts in rule 2's order with all that their runs need (outcome claimed); one row with
+--   outcome busy and nothing else if other workers held the locks (try again in 5 to 20 ms); no row if nothing may
+--   be claimed now.
+-- Errors: LQ428 any isolation level but READ COMMITTED (counts would be stale); LQ400 bad worker or batch size; LQ404
+--   unknown agent.
+-- Locks: tries the throttle locks of the endpoints that have claimable tasks, exclusive where a limit applies, else
+--   shared, from a random start; waits, at most 250 ms, for one of them and only while holding none; then the claimed
+--   tasks, skipping locked ones.
+create or replace function lakequeue.dequeue_tasks(
+  worker text, batch_size integer default 10, agents text[] default null)
+returns table (
+  outcome text, task_id bigint, attempt_id bigint, attempt_number integer, agent text, job_id bigint,
+  run_key uuid, callback_token text, customer text, document_path text, payload jsonb, page_count integer,
+  priority smallint, estimated_tokens bigint, max_tpm bigint, lease_duration interval,
+  lease_expires_at timestamptz, parameters jsonb, model_prices jsonb)
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set lock_timeout = '250ms'
+as $$
+declare
+  v_agent_ids integer[];
+  v_endpoint record;
+  v_exclusive integer[] := '{}'::integer[];  -- endpoints held with limits
+  v_shared integer[] := '{}'::integer[];     -- endpoints held without
+  v_busy integer[] := '{}'::integer[];
+  v_busy_limited boolean;
+  v_ids bigint[];
+  v_claimed bigint[] := '{}'::bigint[];
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception using errcode = 'LQ428',
+      message = format('dequeue_tasks cannot run in a %s transaction', current_setting('transaction_isolation')),
+      hint = 'Call it in autocommit, or in a READ COMMITTED transaction: limits are counted after the lock.';
+  end if;
+  if coalesce(worker, '') = '' or length(worker) > 200 or batch_size is null or batch_size not between 1 and 1000 then
+    raise exception using errcode = 'LQ400', message = 'dequeue_tasks needs a worker''s name and a batch_size of 1 to 1000',
+      hint = 'Example: select * from lakequeue.dequeue_tasks(worker => ''me'', batch_size => 10).';
+  end if;
+  v_agent_ids := array(select (_agent(n.name)).id from unnest(agents) n(name));
+
+  -- Peek: where is anything to claim, and does a limit apply there?
+  for v_endpoint in
+    select e.id,
+           bool_or(coalesce(e.max_concurrent_tasks, e.max_tpm, a.max_concurrent_tasks, a.max_tpm) is not null) as limited
+    from agents a
+    join model_endpoints e on e.id = a.model_endpoint_id
+    where (dequeue_tasks.agents is null or a.id = any(v_agent_ids))
+      and a.paused_at is null
+      and coalesce(e.cooldown_until <= _now(), true)
+      and exists (select from tasks t where t.agent_id = a.id and t.status = 'enqueued' and t.retry_at is null)
+    group by e.id
+    order by random()
+  loop
+    if v_endpoint.limited and pg_try_advisory_xact_lock(_lock_class(), v_endpoint.id) then
+      v_exclusive := v_exclusive || v_endpoint.id;
+    elsif not v_endpoint.limited and pg_try_advisory_xact_lock_shared(_lock_class(), v_endpoint.id) then
+      v_shared := v_shared || v_endpoint.id;
+    else
+      v_busy := v_busy || v_endpoint.id;
+      v_busy_limited := coalesce(v_busy_limited, v_endpoint.limited);
+    end if;
+  end loop;
+
+  if v_busy <> '{}' and v_exclusive = '{}' and v_shared = '{}' then
+    begin
+      if v_busy_limited then
+        perform pg_advisory_xact_lock(_lock_class(), v_busy[1]);
+        v_exclusive := array[v_busy[1]];
+      else
+        perform pg_advisory_xact_lock_shared(_lock_class(), v_busy[1]);
+        v_shared := array[v_busy[1]];
+      end if;
+      v_busy := v_busy[2:];
+    exception when lock_not_available then
+      null; -- still busy: say so below
+    end;
+  end if;
+
+  -- A first helping of an equal share for each agent, then a second one of what is left of the batch.
+  for v_helping in 1..2 loop
+    v_ids := _admit(v_exclusive, v_shared, case when dequeue_tasks.agents is null then null else v_agent_ids end,
+                    batch_size - cardinality(v_claimed), v_helping = 1);
+    exit when v_ids = '{}';
+    v_claimed := v_claimed || _claim(v_ids, worker);
+    exit when cardinality(v_claimed) >= batch_size;
+  end loop;
+
+  if v_claimed <> '{}' then
+    return query select c.* from _claims(v_claimed, 'claimed') c;
+  elsif v_busy <> '{}' then
+    outcome := 'busy';
+    return next;
+  end if;
+end $$;
+
+comment on function lakequeue.dequeue_tasks(text, integer, text[]) is
+  'Claims tasks for a worker: throttle and claim in one transaction.';

@@ -1,0 +1,30 @@
+-- Enqueues one document. A dedup_key that a task of the same agent and customer holds that is not failed or
+-- cancelled returns that task instead.
+--
+-- agent: its name. document_path: where the agent finds the document. priority: 0 to 9, higher goes first.
+-- customer: by default the extraction's. extraction: its id. payload: further input for the agent, at most 8 kB.
+-- dedup_key: a content hash, as a rule. page_count, document_bytes: for the estimate.
+-- Returns the task's id.
+-- Errors, locks: as enqueue_tasks, which does the work.
+create or replace function lakequeue.enqueue_task(
+  agent text, document_path text, priority integer default 5, customer text default null,
+  extraction bigint default null, payload json default null, dedup_key text default null,
+  page_count integer default null, document_bytes bigint default null)
+returns bigint
+language sql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+  select e.task_id
+  from enqueue_tasks(
+    agent => enqueue_task.agent,
+    documents => json_build_array(json_strip_nulls(json_build_object(
+      'document_path', coalesce(enqueue_task.document_path, ''), 'payload', enqueue_task.payload,
+      'dedup_key', enqueue_task.dedup_key, 'page_count', enqueue_task.page_count,
+      'document_bytes', enqueue_task.document_bytes))),
+    priority => enqueue_task.priority,
+    customer => enqueue_task.customer,
+    extraction => enqueue_task.extraction) e
+$$;
+
+comment on function lakequeue.enqueue_task(text, text, integer, text, bigint, json, text, integer, bigint) is
+  'Enqueues one document and returns its task; a dedup_key returns the task that holds it.';

@@ -1,0 +1,83 @@
+-- Heartbeats: gives each attempt a new lease of its agent's duration, unless it lost its task or was asked to stop. The
+-- usage so far comes along, so that a run that needs more than its estimate is debited at once (rule 4a).
+--
+-- attempts: ids. tokens: their callback tokens, in the same order; null is for workers, whose login needs none.
+-- input_tokens, output_tokens, cached_tokens: used so far, in the same order; null: not known.
+-- Returns a row per attempt, in order: extended; lost (it is closed or not yours: stop, nothing you do counts as the
+--   run's, though a result is still welcome); cancel (asked to stop: stop and report cancelled).
+-- Errors: LQ400 arrays of different lengths; LQ403 tokens left out by a login that is no worker.
+-- Locks: the tasks' rows in id order, then the attempts.
+create or replace function lakequeue.extend_leases(
+  attempts bigint[], tokens text[] default null, input_tokens bigint[] default null,
+  output_tokens bigint[] default null, cached_tokens bigint[] default null)
+returns table (attempt_id bigint, answer text, lease_expires_at timestamptz)
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_attempt record;
+  v_before tasks;
+  v_used numeric[];
+begin
+  if cardinality(attempts) <> coalesce(cardinality(tokens), cardinality(attempts))
+     or cardinality(attempts) <> coalesce(cardinality(input_tokens), cardinality(attempts))
+     or cardinality(attempts) <> coalesce(cardinality(output_tokens), cardinality(attempts))
+     or cardinality(attempts) <> coalesce(cardinality(cached_tokens), cardinality(attempts)) then
+    raise exception using errcode = 'LQ400', message = 'the arrays must have the same length',
+      hint = 'One token, and one number where numbers are given, per attempt.';
+  end if;
+  if tokens is null and not pg_has_role(session_user, 'lakequeue_worker', 'usage') then
+    raise exception using errcode = 'LQ403', message = 'tokens may be left out by a worker only',
+      hint = 'Pass the callback_token of each attempt.';
+  end if;
+
+  -- The tasks are locked first and in order; only then are their attempts worth reading.
+  perform from tasks t
+  where t.id = any(array(select a.task_id from task_attempts a where a.id = any(attempts)))
+  order by t.id
+  for no key update;
+  v_now := _now();
+
+  for v_attempt in
+    select u.number, u.attempt, u.token, u.input, u.output, u.cached, a.task_id, a.status, a.run_key, g.lease_duration
+    from unnest(attempts, tokens, input_tokens, output_tokens, cached_tokens)
+      with ordinality u(attempt, token, input, output, cached, number)
+    left join task_attempts a on a.id = u.attempt
+    left join agents g on g.id = a.agent_id
+    order by u.number
+  loop
+    attempt_id := v_attempt.attempt;
+    lease_expires_at := null;
+    if v_attempt.task_id is null
+       or (tokens is not null and _callback_token(v_attempt.attempt, v_attempt.run_key) is distinct from v_attempt.token) then
+      answer := 'lost';
+      return next;
+      continue;
+    end if;
+
+    select t.* into v_before from tasks t where t.id = v_attempt.task_id;
+    if coalesce(v_attempt.input, v_attempt.output) is not null then
+      v_used := _task_usage(v_before.id);
+      perform _record_usage(v_attempt.attempt, v_attempt.input, v_attempt.output, v_attempt.cached, null, false, 'callback');
+      perform _note_change(v_before, v_before, v_used);
+    end if;
+    if v_attempt.status <> 'running' then
+      answer := 'lost';
+    elsif v_before.cancel_requested_at is not null then
+      answer := 'cancel';
+      lease_expires_at := v_before.lease_expires_at;
+    else
+      answer := 'extended';
+      update tasks t
+      set lease_expires_at = greatest(t.lease_expires_at, v_now + v_attempt.lease_duration)
+      where t.id = v_before.id
+      returning t.lease_expires_at into extend_leases.lease_expires_at;
+    end if;
+    return next;
+  end loop;
+end $$;
+
+comment on function lakequeue.extend_leases(bigint[], text[], bigint[], bigint[], bigint[]) is
+  'Heartbeats of running attempts, with their usage so far.';

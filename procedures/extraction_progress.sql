@@ -1,0 +1,25 @@
+-- How far an extraction is: its documents by the state of their tasks. A file sent twice counts twice.
+--
+-- extraction: its id. Errors: LQ404 unknown extraction.
+create or replace function lakequeue.extraction_progress(extraction bigint)
+returns table (
+  documents bigint, refused bigint, enqueued bigint, processing bigint, completed bigint, failed bigint, cancelled bigint)
+language plpgsql stable security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+begin
+  if not exists (select from extractions e where e.id = extraction) then
+    raise exception using errcode = 'LQ404', message = format('there is no extraction %s', coalesce(extraction::text, 'null')),
+      hint = 'Open one with lakequeue.create_extraction(name).';
+  end if;
+  return query
+    select count(*), count(d.refusal),
+           count(*) filter (where t.status = 'enqueued'), count(*) filter (where t.status = 'processing'),
+           count(*) filter (where t.status = 'completed'), count(*) filter (where t.status = 'failed'),
+           count(*) filter (where t.status = 'cancelled')
+    from extraction_documents d
+    left join tasks t on t.id = d.task_id
+    where d.extraction_id = extraction;
+end $$;
+
+comment on function lakequeue.extraction_progress(bigint) is 'How far an extraction is: its documents by state.';

@@ -1,0 +1,35 @@
+-- The documents of an extraction in the order of submission, each with what became of it. A refused one is failed, its
+-- reason is the error. Tokens and USD are of all attempts of the document's task.
+--
+-- extraction: its id. Errors: LQ404 unknown extraction.
+create or replace function lakequeue.extraction_results(extraction bigint)
+returns table (
+  "position" integer, document text, task_id bigint, status text, result jsonb, confidence real, input_tokens bigint,
+  output_tokens bigint, llm_cost numeric, attempts integer, error text)
+language plpgsql stable security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  if not exists (select from extractions e where e.id = extraction) then
+    raise exception using errcode = 'LQ404', message = format('there is no extraction %s', coalesce(extraction::text, 'null')),
+      hint = 'Open one with lakequeue.create_extraction(name).';
+  end if;
+  return query
+    select row_number() over (order by d.id)::integer, d.name, d.task_id,
+           coalesce(t.status::text, 'failed'), r.result, r.confidence, c.input_tokens, c.output_tokens, c.llm_cost,
+           coalesce(t.attempt_count, 0), coalesce(d.refusal, t.error)
+    from extraction_documents d
+    left join tasks t on t.id = d.task_id
+    left join task_attempts a on a.task_id = t.id and a.status = 'succeeded'
+    left join results r on r.attempt_id = a.id
+    left join lateral (
+      select sum(u.input_tokens)::bigint as input_tokens, sum(u.output_tokens)::bigint as output_tokens,
+             sum(u.llm_cost) as llm_cost
+      from task_attempts u where u.task_id = t.id) c on true
+    where d.extraction_id = extraction
+    order by d.id;
+end $$;
+
+comment on function lakequeue.extraction_results(bigint) is
+  'The documents of an extraction, each with status, result, usage and error.';

@@ -1,0 +1,39 @@
+-- A worker reports that an attempt cannot go on: its submission failed, or its run is known to have ended without a
+-- word. A run that has died frees its place in every limit at once, also when its attempt was closed before.
+--
+-- attempt: its id. error_class, error: what went wrong. permanent: no second try can help.
+-- Returns accepted, or superseded (the attempt was closed already; only the end of its run was noted).
+-- Errors: LQ404 unknown attempt; LQ422 see _clean_json.
+-- Locks: the task's row, then its attempts.
+create or replace function lakequeue.fail_attempt(
+  attempt bigint, error_class text, error json default null, permanent boolean default false)
+returns text
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_task_id bigint;
+  v_before tasks;
+  v_after tasks;
+  v_attempt task_attempts;
+  v_used numeric[];
+begin
+  select a.task_id into v_task_id from task_attempts a where a.id = attempt;
+  if not found then
+    raise exception using errcode = 'LQ404', message = format('there is no attempt %s', coalesce(attempt::text, 'null')),
+      hint = 'Pass the attempt_id that dequeue_tasks returned.';
+  end if;
+  select t.* into v_before from tasks t where t.id = v_task_id for no key update;
+  select a.* into v_attempt from task_attempts a where a.id = attempt;
+  if v_attempt.status <> 'running' then
+    update task_attempts a set run_ended_at = _now() where a.id = attempt and a.run_ended_at is null;
+    return 'superseded';
+  end if;
+  v_used := _task_usage(v_task_id);
+  v_after := _end_attempt(v_before, v_attempt, 'failed', coalesce(permanent, false), error_class, _error_text(error), null);
+  perform _note_change(v_before, v_after, v_used);
+  return 'accepted';
+end $$;
+
+comment on function lakequeue.fail_attempt(bigint, text, json, boolean) is
+  'A worker reports that an attempt''s submission failed or its run died.';

@@ -1,0 +1,56 @@
+-- Folds deltas into rollups and the response histogram (rule 15): what it folds it deletes, in the same statement, so
+-- that readers, who add both, never see a delta twice or not at all.
+--
+-- batch_size: most deltas, 1 to 100000.
+-- Returns how many were folded; call again while it equals batch_size.
+-- Errors: LQ400 batch_size out of range.
+-- Locks: one folder at a time (another returns 0 at once); the rollup rows in key order.
+create or replace function lakequeue.fold_rollups(batch_size integer default 10000)
+returns bigint
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_folded bigint;
+begin
+  if batch_size is null or batch_size not between 1 and 100000 then
+    raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 100000', hint = 'The default is 10000.';
+  end if;
+  if not pg_try_advisory_xact_lock(_lock_class(), -3) then
+    return 0;
+  end if;
+
+  with folded as (
+    delete from task_deltas d
+    where d.id = any(array(select o.id from task_deltas o order by o.id limit batch_size))
+    returning d.*
+  ), sides as materialized (
+    select s.* from folded f cross join lateral _delta_sides(f) s
+  ), counted as (
+    insert into task_rollups as r (agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost)
+    select s.agent_id, s.customer, s.status, s.day, sum(s.tasks), sum(s.input_tokens), sum(s.output_tokens),
+           sum(s.cached_tokens), sum(s.llm_cost)
+    from sides s
+    group by s.agent_id, s.customer, s.status, s.day
+    order by s.agent_id, s.status, s.day, s.customer
+    on conflict (agent_id, status, day, customer) do update
+    set tasks = r.tasks + excluded.tasks,
+        input_tokens = r.input_tokens + excluded.input_tokens,
+        output_tokens = r.output_tokens + excluded.output_tokens,
+        cached_tokens = r.cached_tokens + excluded.cached_tokens,
+        llm_cost = r.llm_cost + excluded.llm_cost
+  ), timed as (
+    insert into response_histogram as h (agent_id, customer, day, bucket, tasks)
+    select s.agent_id, s.customer, s.day, s.bucket, sum(s.tasks)
+    from sides s
+    where s.bucket is not null
+    group by s.agent_id, s.customer, s.day, s.bucket
+    order by s.agent_id, s.day, s.customer, s.bucket
+    on conflict (agent_id, day, customer, bucket) do update set tasks = h.tasks + excluded.tasks
+  )
+  select count(*) into v_folded from folded;
+  return v_folded;
+end $$;
+
+comment on function lakequeue.fold_rollups(integer) is 'Folds deltas into rollups; deletes what it folds.';

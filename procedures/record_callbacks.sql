@@ -1,0 +1,65 @@
+-- Many reports at once, for a web process that collects them: each is answered by itself, as record_callback would, and
+-- one that is refused stops none of the others.
+--
+-- callbacks: JSON array of objects with record_callback's parameters as keys (attempt, token, outcome, ...).
+-- Returns a row per report, in order: its answer, or refused with the reason in message.
+-- Errors: LQ422 no array, or an element that is no object; LQ400 more than 1,000.
+-- Locks: the tasks' rows in id order, so that two calls cannot deadlock.
+create or replace function lakequeue.record_callbacks(callbacks json)
+returns table ("position" integer, attempt_id bigint, answer text, message text)
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_callbacks jsonb := _clean_json(callbacks);
+  v_answers text[];
+  v_messages text[];
+  v_row record;
+begin
+  if jsonb_typeof(v_callbacks) is distinct from 'array'
+     or exists (select from jsonb_array_elements(v_callbacks) c where jsonb_typeof(c) <> 'object') then
+    raise exception using errcode = 'LQ422', message = 'callbacks must be a JSON array of objects',
+      hint = 'Example: [{"attempt": 1, "token": "...", "outcome": "success"}].';
+  end if;
+  if jsonb_array_length(v_callbacks) > 1000 then
+    raise exception using errcode = 'LQ400', message = 'at most 1,000 callbacks a call', hint = 'Send them in parts.';
+  end if;
+  v_answers := array_fill(null::text, array[jsonb_array_length(v_callbacks)]);
+  v_messages := v_answers;
+
+  for v_row in
+    select c.number::integer as number, c.value, a.task_id
+    from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
+    left join task_attempts a on a.id::text = c.value ->> 'attempt'
+    order by a.task_id nulls last, c.number
+  loop
+    begin
+      v_answers[v_row.number] := (
+        select record_callback(
+          c.attempt, c.token, c.outcome, c.result, c.confidence, c.input_tokens, c.output_tokens, c.cached_tokens,
+          c.llm_cost, c.usage_complete, c.error_class, c.error, c.run_id, c.trace_id, c.retry_after)
+        from jsonb_to_record(v_row.value) as c(
+          attempt bigint, token text, outcome text, result json, confidence real, input_tokens bigint,
+          output_tokens bigint, cached_tokens bigint, llm_cost numeric, usage_complete boolean, error_class text,
+          error json, run_id bigint, trace_id text, retry_after interval));
+    exception when others then
+      -- Only what the report itself is guilty of; a deadlock or a full disk is not.
+      if sqlstate not like 'LQ%' and sqlstate not like '22%' then
+        raise;
+      end if;
+      v_answers[v_row.number] := 'refused';
+      v_messages[v_row.number] := sqlerrm;
+    end;
+  end loop;
+
+  return query
+    select c.number::integer,
+           case when jsonb_typeof(c.value -> 'attempt') = 'number' and c.value ->> 'attempt' ~ '^\d{1,18}$'
+                then (c.value ->> 'attempt')::bigint end,
+           v_answers[c.number], v_messages[c.number]
+    from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
+    order by c.number;
+end $$;
+
+comment on function lakequeue.record_callbacks(json) is 'Many reports at once, each answered by itself.';

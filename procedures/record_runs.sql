@@ -1,0 +1,47 @@
+-- Notes the runs that were submitted for attempts. Also for an attempt that has ended meanwhile, so that a paid run is
+-- never lost from the books.
+--
+-- attempts, run_ids: arrays of the same length.
+-- Returns a row per attempt, in order: recorded; duplicate (that run was noted already); conflict (another run is
+--   noted, which stays); unknown (no such attempt).
+-- Errors: LQ400 arrays of different lengths, or a null run id.
+-- Locks: the tasks' rows in id order, then the attempts.
+create or replace function lakequeue.record_runs(attempts bigint[], run_ids bigint[])
+returns table (attempt_id bigint, answer text)
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_recorded bigint[];
+begin
+  if cardinality(attempts) is distinct from cardinality(run_ids) or array_position(run_ids, null) is not null then
+    raise exception using errcode = 'LQ400', message = 'record_runs needs one run id per attempt',
+      hint = 'Pass two arrays of the same length.';
+  end if;
+  perform from tasks t
+  where t.id = any(array(select a.task_id from task_attempts a where a.id = any(attempts)))
+  order by t.id
+  for no key update;
+
+  with recorded as (
+    update task_attempts a
+    set run_id = u.run_id
+    from (select distinct on (p.attempt) p.attempt, p.run_id from unnest(attempts, run_ids) p(attempt, run_id)) u
+    where a.id = u.attempt and a.run_id is null
+    returning a.id
+  )
+  select coalesce(array_agg(r.id), '{}') into v_recorded from recorded r;
+
+  return query
+    select u.attempt,
+           case when a.id is null then 'unknown'
+                when a.run_id is distinct from u.run_id then 'conflict'
+                when a.id = any(v_recorded) then 'recorded'
+                else 'duplicate' end
+    from unnest(attempts, run_ids) with ordinality u(attempt, run_id, number)
+    left join task_attempts a on a.id = u.attempt
+    order by u.number;
+end $$;
+
+comment on function lakequeue.record_runs(bigint[], bigint[]) is 'Notes the runs that were submitted for attempts.';

@@ -1,0 +1,44 @@
+-- Settles what an attempt used from its trace or another later source (rule 10): complete beats incomplete, a trace
+-- beats a callback, else the larger number stays; a repeat changes nothing.
+--
+-- attempt: its id. input_tokens (cached ones included), output_tokens, cached_tokens; llm_cost: USD.
+-- complete: the numbers cover the whole attempt. source: trace or callback. trace_id: kept if not known yet.
+-- Returns recorded, or kept (better numbers stand already).
+-- Errors: LQ404 unknown attempt; LQ400 impossible numbers or another source.
+-- Locks: the task's row, then the attempt.
+create or replace function lakequeue.record_usage(
+  attempt bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint default 0,
+  llm_cost numeric default null, complete boolean default true, source text default 'trace',
+  trace_id text default null)
+returns text
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_task tasks;
+  v_used numeric[];
+  v_recorded boolean;
+begin
+  if source is null or source not in ('trace', 'callback') then
+    raise exception using errcode = 'LQ400', message = format('"%s" is no source of usage', source),
+      hint = 'Sources: trace, callback.';
+  end if;
+  select t.* into v_task
+  from tasks t
+  where t.id = (select a.task_id from task_attempts a where a.id = attempt)
+  for no key update;
+  if not found then
+    raise exception using errcode = 'LQ404', message = format('there is no attempt %s', coalesce(attempt::text, 'null')),
+      hint = 'Pass the attempt_id that dequeue_tasks returned.';
+  end if;
+  v_used := _task_usage(v_task.id);
+  v_recorded := _record_usage(attempt, input_tokens, output_tokens, cached_tokens, llm_cost, coalesce(complete, false), source);
+  update task_attempts a
+  set trace_id = _clean_text(record_usage.trace_id, 500)
+  where a.id = attempt and a.trace_id is null and record_usage.trace_id is not null;
+  perform _note_change(v_task, v_task, v_used);
+  return case when v_recorded then 'recorded' else 'kept' end;
+end $$;
+
+comment on function lakequeue.record_usage(bigint, bigint, bigint, bigint, numeric, boolean, text, text) is
+  'Settles what an attempt used: complete beats incomplete, trace beats callback, else the larger.';

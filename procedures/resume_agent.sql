@@ -1,0 +1,20 @@
+-- Lets a paused agent go on, and nudges the workers. Resuming one that is not paused changes nothing.
+-- Errors: LQ404 unknown agent; LQ403 not permitted.
+create or replace function lakequeue.resume_agent(agent text, reason text default null, actor text default null)
+returns void
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_actor text := _actor(actor);
+  v_agent agents := _agent(agent);
+begin
+  update agents a set paused_at = null, paused_by = null, pause_reason = null
+  where a.id = v_agent.id and a.paused_at is not null;
+  if found then
+    perform _log_event('agent_resumed', agent => v_agent.id, actor => v_actor, reason => reason);
+    perform _nudge('lakequeue_worker');
+  end if;
+end $$;
+
+comment on function lakequeue.resume_agent(text, text, text) is 'Lets a paused agent go on.';

@@ -1,0 +1,22 @@
+-- Gives a failed or cancelled task another chance; see retry_tasks.
+--
+-- task: its id. reason: why. actor: who, as the web process names them.
+-- Returns what was done, in words. Errors: LQ404 unknown task; LQ403 not permitted. Locks: the task's row.
+create or replace function lakequeue.retry_task(task bigint, reason text default null, actor text default null)
+returns text
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_answer text;
+begin
+  select concat_ws(': ', o.outcome, o.detail) into v_answer
+  from retry_tasks(array[task], reason, actor) o;
+  if v_answer = 'skipped: there is no such task' then
+    raise exception using errcode = 'LQ404', message = format('there is no task %s', coalesce(task::text, 'null')),
+      hint = 'lakequeue.list_tasks() shows the tasks there are.';
+  end if;
+  return v_answer;
+end $$;
+
+comment on function lakequeue.retry_task(bigint, text, text) is 'Gives a failed or cancelled task another chance; see retry_tasks.';

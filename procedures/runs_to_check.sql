@@ -1,0 +1,67 @@
+-- The runs that somebody should look up at the relay now: those whose lease is in its last third or over, those that
+-- were asked to cancel, and those that outlived their attempt. Each is handed out once in 10 seconds, whoever asks, so
+-- that several workers together ask the relay no more often than one.
+--
+-- worker: who asks: its own runs come first. batch_size: most runs, 1 to 1000.
+-- Returns why: lease (extend the lease if it lives, fail_attempt if it is gone), cancel (stop it), lost (stop it, the
+--   task is somebody else's now; then fail_attempt, which notes its end).
+-- Errors: LQ400 batch_size out of range.
+-- Locks: the tasks of the runs in id order, skipping locked ones, then the attempts.
+create or replace function lakequeue.runs_to_check(worker text, batch_size integer default 50)
+returns table (attempt_id bigint, task_id bigint, agent text, run_id bigint, run_key uuid, why text)
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := _now();
+  v_ids bigint[];
+begin
+  if batch_size is null or batch_size not between 1 and 1000 then
+    raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 1000', hint = 'The default is 50.';
+  end if;
+
+  v_ids := array(
+    with processing as (
+      select a.id, a.task_id, a.worker, t.lease_expires_at as due
+      from agents g
+      join tasks t on t.agent_id = g.id and t.status = 'processing'
+      join task_attempts a on a.task_id = t.id and a.status = 'running'
+      where a.run_id is not null
+        and (t.cancel_requested_at is not null or t.lease_expires_at <= v_now + g.lease_duration / 3)
+        and coalesce(a.checked_at <= v_now - interval '10 seconds', true)
+    ), outlived as (
+      select a.id, a.task_id, a.worker, a.presumed_dead_at as due
+      from task_attempts a
+      where a.run_ended_at is null and a.presumed_dead_at is not null
+        and a.run_id is not null
+        and a.status = 'superseded'
+        and coalesce(a.checked_at <= v_now - interval '10 seconds', true)
+    )
+    select d.id
+    from (select p.* from processing p union all select o.* from outlived o) d
+    order by d.worker is distinct from runs_to_check.worker, d.due
+    limit batch_size);
+
+  perform from tasks t
+  where t.id = any(array(select a.task_id from task_attempts a where a.id = any(v_ids)))
+  order by t.id
+  for no key update skip locked;
+  update task_attempts a set checked_at = v_now where a.id = any(v_ids);
+
+  return query
+    select a.id, a.task_id, g.name, a.run_id, a.run_key,
+           case when a.status <> 'running' then 'lost'
+                when t.cancel_requested_at is not null then 'cancel'
+                else 'lease' end
+    from task_attempts a
+    join tasks t on t.id = a.task_id
+    join agents g on g.id = a.agent_id
+    where a.id = any(v_ids)
+    order by array_position(v_ids, a.id);
+end $$;
+
+comment on function lakequeue.runs_to_check(text, integer) is
+  'Runs to look up now: near the end of their lease, to be cancelled, or outliving their attempt.';

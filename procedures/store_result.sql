@@ -1,0 +1,34 @@
+-- An agent hands over what it found (rule 9). The result is kept with its attempt and completes the task in the same
+-- transaction; record_callback then confirms, with usage and trace. A result that comes too late is kept all the same:
+-- a later retry_task completes from it instead of paying twice.
+--
+-- attempt, token: as handed to the run. result: JSON of at most 64 MB; U+0000 and lone surrogates become U+FFFD.
+-- confidence: 0 to 1, for the whole document.
+-- Returns accepted, superseded (the task was final already) or duplicate (this attempt has a result; it stays).
+-- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 confidence out of range; LQ413 too large; LQ422 not storable.
+-- Locks: the task's row, then its attempts.
+create or replace function lakequeue.store_result(
+  attempt bigint, token text, result json, confidence real default null)
+returns text
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_task_id bigint := _check_token(attempt, token);
+  v_before tasks;
+  v_after tasks;
+  v_attempt task_attempts;
+  v_used numeric[];
+  v_answer text;
+begin
+  select t.* into v_before from tasks t where t.id = v_task_id for no key update;
+  select a.* into v_attempt from task_attempts a where a.id = attempt;
+  v_used := _task_usage(v_task_id);
+  v_answer := _store_result(v_before, v_attempt, result, confidence);
+  select t.* into v_after from tasks t where t.id = v_task_id;
+  perform _note_change(v_before, v_after, v_used);
+  return v_answer;
+end $$;
+
+comment on function lakequeue.store_result(bigint, text, json, real) is
+  'An agent hands over its result, which completes the task.';

@@ -1,0 +1,70 @@
+-- The periodic upkeep of the queue, bounded and safe to call from anywhere any number of times; workers do every
+-- second. One batch each of:
+-- 1. attempts whose lease, and the agent's reconcile_grace after it, have run out: ended as expired, their tasks back in
+--    the queue, cancelled if that was asked for, or failed at max_attempts (Q2, rule 3);
+-- 2. retries whose time has come: claimable again (rule 2);
+-- 3. runs of attempts closed long enough ago to be presumed dead: they count in no limit any more;
+-- 4. workers silent for a minute: taken for dead.
+-- A row that fails is noted as an event, once a minute at most, and stops none of the others.
+--
+-- batch_size: most rows of each kind, 1 to 1000.
+-- Returns how many of each kind. As long as one equals batch_size there may be more.
+-- Errors: LQ400 batch_size out of range.
+-- Locks: one sweeper at a time (another returns at once with zeros); tasks in id order, skipping locked ones; attempts.
+create or replace function lakequeue.sweep_leases(batch_size integer default 50)
+returns table (expired integer, retries integer, runs_ended integer, workers_lost integer)
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+  v_now timestamptz;
+  v_ids bigint[];
+begin
+  if batch_size is null or batch_size not between 1 and 1000 then
+    raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 1000', hint = 'The default is 50.';
+  end if;
+  expired := 0; retries := 0; runs_ended := 0; workers_lost := 0;
+  if not pg_try_advisory_xact_lock(_lock_class(), 0) then
+    return next;
+    return;
+  end if;
+  v_now := _now();
+
+  expired := _expire_leases(batch_size);
+
+  v_ids := array(
+    select t.id from tasks t
+    where t.status = 'enqueued' and t.retry_at is not null and t.retry_at <= v_now
+    order by t.retry_at, t.id
+    limit batch_size
+    for no key update skip locked);
+  update tasks t set retry_at = null where t.id = any(v_ids);
+  retries := cardinality(v_ids);
+
+  -- Whoever takes an attempt locks its task first.
+  v_ids := array(
+    select t.id from tasks t
+    where t.id = any(array(
+      select a.task_id from task_attempts a
+      where a.run_ended_at is null and a.presumed_dead_at is not null and a.presumed_dead_at <= v_now
+      order by a.presumed_dead_at
+      limit batch_size))
+    order by t.id
+    for no key update skip locked);
+  update task_attempts a set run_ended_at = v_now
+  where a.task_id = any(v_ids) and a.run_ended_at is null and a.presumed_dead_at <= v_now;
+  get diagnostics runs_ended = row_count;
+  if runs_ended > 0 then
+    perform _nudge('lakequeue_worker');
+  end if;
+
+  update workers w set stopped_at = v_now
+  where w.stopped_at is null and w.heartbeat_at < v_now - interval '1 minute';
+  get diagnostics workers_lost = row_count;
+  return next;
+end $$;
+
+comment on function lakequeue.sweep_leases(integer) is
+  'Periodic upkeep: expired leases, due retries, runs presumed dead, dead workers.';

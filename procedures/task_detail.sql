@@ -1,0 +1,41 @@
+-- All about one task as JSON: its row, attempts, result, events as a timeline, and usage of all attempts. No secrets.
+--
+-- task: its id. Errors: LQ404 unknown task.
+create or replace function lakequeue.task_detail(task bigint)
+returns jsonb
+language plpgsql stable security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_detail jsonb;
+begin
+  select jsonb_build_object(
+    'task', to_jsonb(t) - 'agent_id' || jsonb_build_object('agent', g.name),
+    'attempts', (
+      select coalesce(jsonb_agg(to_jsonb(a) - array['run_key', 'agent_id', 'task_id'] order by a.number), '[]')
+      from task_attempts a where a.task_id = t.id),
+    'result', (
+      select r.result
+      from task_attempts a join results r on r.attempt_id = a.id
+      where a.task_id = t.id and a.status = 'succeeded'),
+    'confidence', (
+      select r.confidence
+      from task_attempts a join results r on r.attempt_id = a.id
+      where a.task_id = t.id and a.status = 'succeeded'),
+    'usage', (
+      select to_jsonb(c) - 'task_id' from task_costs c where c.task_id = t.id),
+    'timeline', (
+      select coalesce(jsonb_agg(to_jsonb(l) - 'task_id' order by l.at, l.attempt_number, l.kind), '[]')
+      from task_timeline l where l.task_id = t.id))
+  into v_detail
+  from tasks t
+  join agents g on g.id = t.agent_id
+  where t.id = task;
+  if v_detail is null then
+    raise exception using errcode = 'LQ404', message = format('there is no task %s', coalesce(task::text, 'null')),
+      hint = 'lakequeue.list_tasks() shows the tasks there are.';
+  end if;
+  return v_detail;
+end $$;
+
+comment on function lakequeue.task_detail(bigint) is 'All about one task: row, attempts, result, usage and timeline.';
