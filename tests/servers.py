@@ -308,23 +308,24 @@ class Server:
                     sql.Identifier(name), sql.Identifier(owner), sql.Identifier(template)
                 )
             )
-            # A clone does not get the template's own privileges and settings by itself.
-            connection.execute(
-                """update pg_catalog.pg_database as clone set datacl = template.datacl
-                     from pg_catalog.pg_database as template
-                    where clone.datname = %s and template.datname = %s""",
-                [name, template],
-            )
-            connection.execute(
-                """insert into pg_catalog.pg_db_role_setting (setdatabase, setrole, setconfig)
-                   select clone.oid, setting.setrole, setting.setconfig
-                     from pg_catalog.pg_database as clone,
-                          pg_catalog.pg_db_role_setting as setting
-                     join pg_catalog.pg_database as template
-                       on template.oid = setting.setdatabase
-                    where clone.datname = %s and template.datname = %s""",
-                [name, template],
-            )
+            if template in self._templates.values():
+                # A clone does not get the template's own privileges and settings by itself.
+                connection.execute(
+                    """update pg_catalog.pg_database as clone set datacl = template.datacl
+                         from pg_catalog.pg_database as template
+                        where clone.datname = %s and template.datname = %s""",
+                    [name, template],
+                )
+                connection.execute(
+                    """insert into pg_catalog.pg_db_role_setting (setdatabase, setrole, setconfig)
+                       select clone.oid, setting.setrole, setting.setconfig
+                         from pg_catalog.pg_database as clone,
+                              pg_catalog.pg_db_role_setting as setting
+                         join pg_catalog.pg_database as template
+                           on template.oid = setting.setdatabase
+                        where clone.datname = %s and template.datname = %s""",
+                    [name, template],
+                )
         return Database(self, name, owner)
 
 

@@ -499,7 +499,7 @@ def test_deploy_revert_deploy_gives_the_same_catalog(empty_database: Database) -
     migrate.migrate(empty_database.conninfo())
     first = dump(empty_database)
     assert "CREATE TABLE lakequeue.tasks" in first
-    migrate.revert_to(empty_database.conninfo(), None)
+    migrate.revert_to(empty_database.conninfo(), migrate.NOTHING)
     assert empty_database.value("select to_regnamespace('lakequeue') is null")
     migrate.migrate(empty_database.conninfo())
     assert dump(empty_database) == first
