@@ -280,7 +280,7 @@ def _connection_reason(text: str) -> str:
         line = text.splitlines()[0]
     for mark in ("FATAL:", "failed:"):
         if mark in line:
-            line = line.split(mark, 1)[1]
+            line = line.rsplit(mark, 1)[1]
     return line.strip()
 
 

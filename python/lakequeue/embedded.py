@@ -108,6 +108,11 @@ def default_data_dir() -> Path:
     return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share") / "lakequeue"
 
 
+def bin_dir() -> Path:
+    """Where psql, pg_dump and the other programs of the wheel are; they need no server of ours."""
+    return _wheel_install() / "bin"
+
+
 @cache
 def launcher() -> Launcher:
     """How this process may run PostgreSQL."""
@@ -146,7 +151,7 @@ class Server:
     @property
     def bin_dir(self) -> Path:
         """Where psql, pg_dump and the other programs are."""
-        return _wheel_install() / "bin"
+        return bin_dir()
 
     @property
     def pid(self) -> int:
