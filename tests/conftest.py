@@ -34,7 +34,9 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -73,11 +75,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "pristine: run a pgTAP file in a database without the settable clock"
     )
+    config.addinivalue_line(
+        "filterwarnings",
+        "ignore:A private pytest class or function was used:pytest.PytestDeprecationWarning:"
+        "pytest_pgtap",
+    )
     # Nothing that the developer's shell says may lead a test to another database.
     for name in list(os.environ):
         misleading = name.startswith(("PG", "LAKEQUEUE_", "DATABASE_URL", "DATABRICKS_", "MLFLOW_"))
         if misleading and not name.startswith("LAKEQUEUE_TEST_"):
             del os.environ[name]
+    # Nor may a test write among the developer's own files.
+    home = tempfile.mkdtemp(prefix="lakequeue-home-", dir="/tmp")
+    config.add_cleanup(partial(shutil.rmtree, home, ignore_errors=True))
+    for name in ("DATA", "STATE", "CONFIG"):
+        os.environ[f"XDG_{name}_HOME"] = f"{home}/{name.lower()}"
+    os.environ["XDG_RUNTIME_DIR"] = home
 
 
 class TestBed:

