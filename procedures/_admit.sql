@@ -12,21 +12,24 @@ create or replace function lakequeue._admit(
 returns bigint[]
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
 as $$
 declare
   v_now timestamptz := _now();
   v_counted integer[];
+  v_with_window boolean;
 begin
   -- Limits are read under the lock. Endpoints that an agent has moved away from still count for that agent.
   v_counted := exclusive || array(
     select distinct f.id from agents a cross join unnest(a.former_endpoint_ids) f(id)
     where a.model_endpoint_id = any(exclusive) and f.id <> all(exclusive));
 
+  v_with_window := exists (
+    select from agents a join model_endpoints e on e.id = a.model_endpoint_id
+    where e.id = any(exclusive) and coalesce(a.max_tpm, e.max_tpm) is not null);
+
   return array(
     with spending as materialized (
-      select s.* from _spending(v_counted) s
+      select s.* from _spending(v_counted, v_with_window) s
     ), by_endpoint as (
       select s.endpoint_id, sum(s.running) as running, sum(s.tokens) as tokens from spending s group by s.endpoint_id
     ), by_agent as (
@@ -49,19 +52,13 @@ begin
              or coalesce(e.max_concurrent_tasks, e.max_tpm, a.max_concurrent_tasks, a.max_tpm) is null)
         and coalesce(e.max_concurrent_tasks > coalesce(be.running, 0), true)
         and coalesce(a.max_concurrent_tasks > coalesce(ba.running, 0), true)
-        and exists (select from tasks t where t.agent_id = a.id and t.status = 'enqueued' and t.retry_at is null)
+        and _has_claimable(a.id)
     ), candidates as materialized (
       select s.*, c.id, c.priority, c.created_at, c.estimated_tokens
       from served s
-      cross join lateral (
-        select t.id, t.priority, t.created_at, t.estimated_tokens
-        from tasks t
-        where t.agent_id = s.agent_id and t.status = 'enqueued' and t.retry_at is null
-        order by t.priority desc, t.created_at, t.id
-        limit least(s.agent_places, s.endpoint_places,
-                    case when fair then ceil(wanted::numeric / (select count(*) from served)) else wanted end)
-        for no key update skip locked
-      ) c
+      cross join lateral _lock_candidates(s.agent_id, least(
+        s.agent_places, s.endpoint_places,
+        case when fair then ceil(wanted::numeric / (select count(*) from served)) else wanted end)::integer) c
     ), running_totals as (
       select c.*,
              row_number() over by_endpoint as endpoint_place,

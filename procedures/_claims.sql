@@ -8,8 +8,6 @@ returns table (
   lease_expires_at timestamptz, parameters jsonb, model_prices jsonb)
 language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

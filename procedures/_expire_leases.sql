@@ -4,8 +4,6 @@ create or replace function lakequeue._expire_leases(batch_size integer)
 returns integer
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
 as $$
 declare
   v_now timestamptz := _now();

@@ -15,6 +15,9 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
+set enable_sort = off
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -23,7 +26,7 @@ declare
 begin
   return query
     with spending as materialized (
-      select s.* from _spending(array(select e.id from model_endpoints e)) s
+      select s.* from _spending(array(select e.id from model_endpoints e), true) s
     ), live as (
       select l.agent_id, sum(l.tasks) as tasks
       from (

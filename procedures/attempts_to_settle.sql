@@ -9,6 +9,7 @@ language plpgsql stable security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_from timestamptz := _now() - interval '1 hour';

@@ -6,6 +6,9 @@ create or replace function lakequeue.cancel_task(task bigint, reason text defaul
 returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_answer text;

@@ -21,6 +21,7 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 set lock_timeout = '250ms'
 as $$
 declare
@@ -53,7 +54,7 @@ begin
     where (dequeue_tasks.agents is null or a.id = any(v_agent_ids))
       and a.paused_at is null
       and coalesce(e.cooldown_until <= _now(), true)
-      and exists (select from tasks t where t.agent_id = a.id and t.status = 'enqueued' and t.retry_at is null)
+      and _has_claimable(a.id)
     group by e.id
     order by random()
   loop

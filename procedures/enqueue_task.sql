@@ -13,6 +13,9 @@ create or replace function lakequeue.enqueue_task(
 returns bigint
 language sql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
 as $$
   select e.task_id
   from enqueue_tasks(

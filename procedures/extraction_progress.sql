@@ -6,6 +6,9 @@ returns table (
   documents bigint, refused bigint, enqueued bigint, processing bigint, completed bigint, failed bigint, cancelled bigint)
 language plpgsql stable security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
 as $$
 begin
   if not exists (select from extractions e where e.id = extraction) then

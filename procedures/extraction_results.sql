@@ -8,6 +8,9 @@ returns table (
   output_tokens bigint, llm_cost numeric, attempts integer, error text)
 language plpgsql stable security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 begin

@@ -16,6 +16,9 @@ language plpgsql stable security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
+set enable_sort = off
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -20,6 +20,9 @@ create or replace function lakequeue.record_callback(
 returns text
 language sql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
 as $$
   select _apply_callback(
     _check_token(attempt, token), attempt, outcome, result, confidence, input_tokens, output_tokens, cached_tokens,

@@ -9,6 +9,9 @@ create or replace function lakequeue.record_callbacks(callbacks json)
 returns table ("position" integer, attempt_id bigint, answer text, message text)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare

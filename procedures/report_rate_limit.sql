@@ -9,6 +9,9 @@ create or replace function lakequeue.report_rate_limit(attempt bigint, token tex
 returns timestamptz
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_task_id bigint := _check_token(attempt, token);

@@ -11,6 +11,9 @@ create or replace function lakequeue.retry_tasks(tasks bigint[], reason text def
 returns table (task_id bigint, outcome text, detail text)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -17,6 +17,7 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_now timestamptz;

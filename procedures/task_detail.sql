@@ -5,6 +5,9 @@ create or replace function lakequeue.task_detail(task bigint)
 returns jsonb
 language plpgsql stable security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_detail jsonb;
