@@ -1,0 +1,1 @@
+"""Programs that runs execute: each takes a task, does its work and reports back."""
