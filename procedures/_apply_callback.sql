@@ -63,6 +63,9 @@ begin
       run_ended_at = case when v_answer = 'result_missing' then a.run_ended_at else coalesce(a.run_ended_at, v_now) end
   where a.id = attempt;
   perform _note_change(v_before, v_after, v_used);
+  if v_attempt.run_ended_at is null and v_answer <> 'result_missing' and v_before.status = v_after.status then
+    perform _nudge('lakequeue_worker');  -- no status changed, but the run's place in the limits is free
+  end if;
   return v_answer;
 end $$;
 

@@ -24,6 +24,8 @@ declare
   v_id integer;
   v_endpoint_id integer;
   v_old_endpoint_id integer;
+  v_before agents;
+  v_after agents;
 begin
   if _clean_text(agent, 200) is distinct from agent then
     raise exception using errcode = 'LQ400', message = 'an agent needs a name of 1 to 200 characters',
@@ -42,6 +44,7 @@ begin
         order by u.id) l;
 
   insert into agents (name, model_endpoint_id) values (agent, v_endpoint_id) on conflict do nothing;
+  select a.* into v_before from agents a where a.name = agent;
   update agents a
   set job_id = coalesce(configure_agent.job_id, a.job_id),
       model_endpoint_id = v_endpoint_id,
@@ -60,8 +63,12 @@ begin
       tokens_per_page = coalesce(configure_agent.tokens_per_page, a.tokens_per_page),
       parameters = coalesce(configure_agent.parameters, a.parameters)
   where a.name = agent
-  returning a.id into v_id;
-  return v_id;
+  returning a.* into v_after;
+  if v_id is null or v_after is distinct from v_before then
+    perform _log_event('agent_configured', agent => v_after.id, detail => to_jsonb(v_after) - 'id');
+    perform _nudge('lakequeue_worker');
+  end if;
+  return v_after.id;
 exception when check_violation then
   raise exception using errcode = 'LQ400', message = format('agent "%s": %s', agent, sqlerrm),
     hint = 'Ranges: limits >= 0; leases 1 second to 1 day; attempts 1 to 100; parameters a JSON object.';

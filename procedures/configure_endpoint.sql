@@ -13,6 +13,8 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
   v_id integer;
+  v_before model_endpoints;
+  v_after model_endpoints;
 begin
   if _clean_text(endpoint, 200) is distinct from endpoint then
     raise exception using errcode = 'LQ400', message = 'an endpoint needs a name of 1 to 200 characters',
@@ -25,10 +27,17 @@ begin
   insert into model_endpoints (name) values (endpoint) on conflict do nothing;
   select e.id into v_id from model_endpoints e where e.name = endpoint;
   perform pg_advisory_xact_lock(_lock_class(), v_id);
+  select e.* into v_before from model_endpoints e where e.id = v_id;
   update model_endpoints e
   set max_concurrent_tasks = nullif(coalesce(configure_endpoint.max_concurrent_tasks, e.max_concurrent_tasks), 0),
       max_tpm = nullif(coalesce(configure_endpoint.max_tpm, e.max_tpm), 0)
-  where e.id = v_id;
+  where e.id = v_id
+  returning e.* into v_after;
+  if (v_after.max_concurrent_tasks, v_after.max_tpm) is distinct from (v_before.max_concurrent_tasks, v_before.max_tpm) then
+    perform _log_event('endpoint_configured', detail => jsonb_build_object(
+      'endpoint', endpoint, 'max_concurrent_tasks', v_after.max_concurrent_tasks, 'max_tpm', v_after.max_tpm));
+    perform _nudge('lakequeue_worker');
+  end if;
   return v_id;
 end $$;
 

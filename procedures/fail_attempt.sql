@@ -30,6 +30,9 @@ begin
   select a.* into v_attempt from task_attempts a where a.id = attempt;
   if v_attempt.status <> 'running' then
     update task_attempts a set run_ended_at = _now() where a.id = attempt and a.run_ended_at is null;
+    if found then
+      perform _nudge('lakequeue_worker');  -- its place in the limits is free
+    end if;
     return 'superseded';
   end if;
   v_used := _task_usage(v_task_id);
