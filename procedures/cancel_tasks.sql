@@ -41,7 +41,7 @@ begin
                      else format('it is %s', v_before.status) end;
     end if;
     if outcome <> 'skipped' then
-      perform _log_event('cancel_' || outcome, v_before.id, agent => v_before.agent_id, actor => v_actor, reason => reason);
+      perform _log_event('cancel_requested', v_before.id, agent => v_before.agent_id, actor => v_actor, reason => reason);
     end if;
     v_outcomes := v_outcomes || jsonb_build_object(v_before.id::text, jsonb_build_array(outcome, detail));
   end loop;
