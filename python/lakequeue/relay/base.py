@@ -32,7 +32,7 @@ class SubmitError(Exception):
     """A run could not be started; nothing of it exists, so its attempt can be closed."""
 
 
-class SubmitUncertain(Exception):
+class SubmitUncertainError(Exception):
     """Whether the run was started is not known (an answer was lost).
 
     The worker leaves the attempt alone: it submits again with the same run key, which
@@ -130,7 +130,7 @@ class Relay(Protocol):
     def submit(self, run: Run) -> int:
         """Start a run and return its id; the same run key again returns the same run.
 
-        Raises SubmitError when it certainly did not start, SubmitUncertain when that is open.
+        Raises SubmitError when it certainly did not start, SubmitUncertainError when that is open.
         """
 
     def alive(self) -> int:

@@ -39,7 +39,7 @@ PRELOAD = (
     "lakequeue.agents.document_parser",
 )
 
-TERM_SECONDS = 4.0
+TERM_SECONDS = 3.0
 """How long a cancelled run may tidy up before it is killed."""
 REMEMBERED_RUNS = 10_000
 

@@ -1,0 +1,119 @@
+"""`lakequeue status`: what the queue and its agents are doing."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lakequeue.commands._place import data_dir_option, opened
+from lakequeue.table import Column, Row, render
+
+
+@click.command("status")
+@data_dir_option
+@click.option("--agent", "agents", multiple=True, help="Only this agent; may be given again.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+def command(data_dir: Path | None, agents: tuple[str, ...], as_json: bool) -> None:
+    """Show tasks by status with their tokens and cost, and how each agent stands.
+
+    Reads LAKEQUEUE_DATABASE_URL, or the embedded PostgreSQL, which it starts if need be.
+    """
+    from lakequeue import database, migrate
+
+    names = list(agents) or None
+    with opened(data_dir) as place, database.connect(place.conninfo) as connection:
+        migrate.check_version(connection)
+        tasks = database.call(connection, "queue_metrics", agents=names)
+        standing = database.call(connection, "agent_status", agents=names)
+    if as_json:
+        click.echo(json.dumps({"tasks": tasks, "agents": standing}, default=_plain, indent=1))
+        return
+    click.echo(render(TASKS, [Row(_task_cells(row)) for row in tasks]))
+    click.echo()
+    if standing:
+        click.echo(render(AGENTS, [Row(_agent_cells(row)) for row in standing]))
+        for row in standing:
+            if row["paused_at"] is not None:
+                click.echo(f"{row['agent']} is paused by {row['paused_by']}: {row['pause_reason']}")
+            if row["cooldown_until"] is not None:
+                click.echo(f"{row['model_endpoint']} cools down until {row['cooldown_until']:%X}")
+    else:
+        click.echo("No agents yet: `lakequeue parse` makes one, or lakequeue.configure_agent(…).")
+
+
+TASKS = (
+    Column("tasks", 10),
+    Column("count", 12, right=True),
+    Column("input tokens", 15, right=True),
+    Column("cached", 15, right=True),
+    Column("output tokens", 15, right=True),
+    Column("USD", 12, right=True),
+    Column("median response", 16, right=True),
+)
+AGENTS = (
+    Column("agent", 30, elastic=True),
+    Column("endpoint", 20),
+    Column("enqueued", 12, right=True),
+    Column("waiting", 10, right=True),
+    Column("running", 13, right=True),
+    Column("tokens last minute", 25, right=True),
+    Column("oldest", 10, right=True),
+)
+
+
+def _task_cells(row: dict[str, Any]) -> list[str]:
+    return [
+        row["status"],
+        f"{row['tasks']:,}",
+        f"{row['input_tokens']:,}",
+        f"{row['cached_tokens']:,}",
+        f"{row['output_tokens']:,}",
+        f"{row['llm_cost']:.4f}",
+        _duration(row["median_response"]),
+    ]
+
+
+def _agent_cells(row: dict[str, Any]) -> list[str]:
+    return [
+        row["agent"],
+        row["model_endpoint"],
+        f"{row['enqueued']:,}",
+        f"{row['waiting']:,}",
+        _of(row["endpoint_spending"], row["endpoint_max_concurrent_tasks"])
+        if row["max_concurrent_tasks"] is None
+        else _of(row["spending"], row["max_concurrent_tasks"]),
+        _of(row["endpoint_tokens_last_minute"], row["endpoint_max_tpm"])
+        if row["max_tpm"] is None
+        else _of(row["tokens_last_minute"], row["max_tpm"]),
+        _duration(row["oldest_waiting"]),
+    ]
+
+
+def _of(used: int, limit: int | None) -> str:
+    return f"{used:,}" if limit is None else f"{used:,} of {limit:,}"
+
+
+def _duration(value: timedelta | None) -> str:
+    if value is None:
+        return ""
+    seconds = value.total_seconds()
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(type(value).__name__)

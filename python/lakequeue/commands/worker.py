@@ -1,0 +1,79 @@
+"""`lakequeue worker`: claims tasks and runs their agents until it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+from pathlib import Path
+
+import click
+
+from lakequeue.commands._place import data_dir_option
+from lakequeue.config import Settings
+
+
+@click.command("worker")
+@data_dir_option
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    help="Serve this agent; may be given several times (default: document-parser).",
+)
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), help="Documents under way at once (default 2 per CPU)."
+)
+@click.option(
+    "--idle-limit",
+    type=click.FloatRange(0.5, 3600),
+    default=30.0,
+    show_default=True,
+    help="Longest wait in seconds between two looks at an idle queue.",
+)
+@click.option(
+    "--tokens-per-minute",
+    type=click.IntRange(min=1),
+    help="What the simulator and the queue allow (default 200000).",
+)
+@click.option("--model", help="Model to ask, where LAKEQUEUE_CHAT_URL names an endpoint.")
+def command(
+    *,
+    data_dir: Path | None,
+    agents: tuple[str, ...],
+    jobs: int | None,
+    idle_limit: float,
+    tokens_per_minute: int | None,
+    model: str | None,
+) -> None:
+    """Claim tasks and run their agents on this machine until SIGTERM or Ctrl-C.
+
+    Works on LAKEQUEUE_DATABASE_URL, or on the embedded PostgreSQL. Any number of workers may run
+    side by side. Told to stop, it is gone within 15 seconds: documents under way have eight of
+    them to be finished, the others go back to the queue.
+    """
+    from lakequeue import stack
+
+    settings = Settings.from_environment()
+    if not settings.log_level_given:
+        logging.getLogger("lakequeue").setLevel(logging.INFO)
+    with contextlib.ExitStack() as resources:
+        place = stack.open_place(settings, data_dir, resources)
+        forkserver = stack.start_forkserver(place, resources)
+        place = stack.ready_schema(place)
+        store = stack.StoreInTheMaking(place, forkserver)
+        chat = stack.open_model(settings, place.folder, model, tokens_per_minute, resources)
+        stack.configure(place, chat)
+        worker = stack.make_worker(
+            place,
+            chat,
+            store.get(),
+            forkserver,
+            jobs=jobs,
+            agents=list(agents) or None,
+            idle_limit=idle_limit,
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: worker.stop())
+        click.echo(f"worker {worker.name} is ready; Ctrl-C stops it", err=True)
+        worker.run()

@@ -1,0 +1,549 @@
+"""The worker: claims tasks, relays them to runs, keeps their leases, and tidies up.
+
+It decides nothing: the database says what to run, what is late and what has failed. One thread
+runs one loop of steps, each with its own time; a step that fails is logged and tried again
+later, and a database that is away is waited for. Any number of workers work side by side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import secrets
+import select
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import psycopg
+from psycopg.types.json import Json
+
+from lakequeue import __version__, database
+from lakequeue.database import DatabaseUnavailable, LakequeueError
+from lakequeue.errors import Problem
+from lakequeue.listener import Backoff, Listener
+from lakequeue.migrate import VersionMismatch, version_problem
+from lakequeue.relay.base import EndedRun, Relay, Run, RunState, SubmitError, SubmitUncertainError
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "lakequeue_worker"
+TEND_SECONDS = 1.0
+BEAT_SECONDS = 10.0
+LOOK_SECONDS = 0.5
+"""Shortest wait between two looks at a queue that gave nothing."""
+IDLE_LIMIT_SECONDS = 30.0
+"""Longest one: a bound on what a lost notification can cost."""
+IDLE_SHARE = 20
+"""The next look comes after this part of the time in which nothing happened.
+
+So a task whose turn comes without a notification (its retry is due, a minute's tokens have left
+the window) waits at most 5 % longer than it had to, and an idle database is asked less and less.
+"""
+BUSY_SECONDS = (0.005, 0.02)
+CHECK_BATCH = 50
+SWEEP_BATCH = 50
+ADOPT_BATCH = 10
+FOLD_BATCH = 10_000
+ROUNDS = 100
+"""Full batches that one step works off in a row before others have their turn."""
+DRAIN_SECONDS = 8.0
+"""How long a stopping worker lets runs that would end with it come to their own end."""
+STOP_SECONDS = 14.0
+"""When a stopping worker is gone at the latest (a platform kills it after 15)."""
+
+
+class Settler(Protocol):
+    """Reads traces and settles usage from them, outside the worker's loop."""
+
+    def kick(self) -> None:
+        """Begin a round, unless one is under way."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a round that is under way."""
+
+
+def worker_name() -> str:
+    """Make a name that no other start of a worker has, on any machine."""
+    return f"{socket.gethostname()[:100]}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+@dataclass(slots=True)
+class _Step:
+    """Something the loop does again and again."""
+
+    name: str
+    work: Callable[[], None]
+    wait: Callable[[], float]
+    due: float = 0.0
+    trouble: Backoff = field(default_factory=lambda: Backoff(1.0, 60.0))
+
+
+@dataclass(slots=True)
+class _Submission:
+    """A claimed run that is not, or not certainly, submitted."""
+
+    run: Run
+    expires: float
+    backoff: Backoff = field(default_factory=lambda: Backoff(1.0, 10.0))
+
+
+class Worker:
+    """One worker. `run` works until `stop`, which any thread or signal handler may call."""
+
+    def __init__(
+        self,
+        conninfo: str,
+        relay: Relay,
+        *,
+        name: str | None = None,
+        agents: list[str] | None = None,
+        batch_size: int = 10,
+        settler: Settler | None = None,
+        idle_limit: float = IDLE_LIMIT_SECONDS,
+        drain_seconds: float = DRAIN_SECONDS,
+    ) -> None:
+        """Take the database, the relay (closed when `run` ends) and what to work on.
+
+        `agents` restricts it to some agents (None: all). `drain_seconds`: see DRAIN_SECONDS.
+        """
+        self.name = name or worker_name()
+        self._conninfo = conninfo
+        self._relay = relay
+        self._agents = agents
+        self._batch_size = batch_size
+        self._settler = settler
+        self._idle_limit = idle_limit
+        self._drain_seconds = drain_seconds
+
+        self._connection: database.Connection | None = None
+        self._database = Backoff()
+        self._away_since: float | None = None
+        self._listener = Listener(conninfo, CHANNEL, "lakequeue worker (listening)")
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._stop_at: float | None = None
+        self._draining = False
+
+        self._last_activity = time.monotonic()
+        self._submissions: dict[int, _Submission] = {}  # by attempt
+        self._unrecorded: dict[int, int] = {}  # attempt: run
+        self._ended: list[EndedRun] = []
+        self._runs: dict[int, int] = {}  # attempt: run, while the relay counts it as alive
+
+        self._look = _Step("look for tasks", self._look_for_tasks, self._idle_delay)
+        self._tend = _Step("tend", self._tend_runs, lambda: TEND_SECONDS)
+        self._sweep = _Step(
+            "sweep", self._sweep_leases, lambda: max(TEND_SECONDS, self._idle_delay())
+        )
+        self._fold = _Step(
+            "fold", self._fold_rollups, lambda: max(TEND_SECONDS, self._idle_delay())
+        )
+        self._beat = _Step(
+            "heartbeat", self._heartbeat, lambda: max(BEAT_SECONDS, self._idle_delay())
+        )
+        self._adopt = _Step("adopt", self._adopt_attempts, self._beat.wait)
+        self._settle = _Step("settle", self._settle_usage, self._beat.wait)
+        # The heartbeat is first: it makes the worker's row and checks the schema.
+        self._steps = [
+            self._beat,
+            self._tend,
+            self._sweep,
+            self._adopt,
+            self._look,
+            self._settle,
+            self._fold,
+        ]
+
+    # --- the loop -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work until `stop`. Raises a Problem when the schema is not the one it knows."""
+        log.info("worker %s starts", self.name)
+        try:
+            self._relay.start(self.wake)
+            while self._stop_at is None:
+                self._cycle()
+                self._wait()
+            self._finish(self._stop_at)
+        finally:
+            self._relay.close()
+            self._listener.close()
+            self._disconnect()
+            log.info("worker %s has ended", self.name)
+
+    def stop(self) -> None:
+        """Ask it to stop; `run` returns within STOP_SECONDS."""
+        if self._stop_at is None:
+            self._stop_at = time.monotonic() + STOP_SECONDS
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the loop look now."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.write(self._wake_write, b"!")
+
+    def _cycle(self) -> None:
+        """Do every step that is due."""
+        self._listen()
+        self._take_ended()
+        if not self._connect():
+            return
+        for step in self._steps:
+            if step.due > time.monotonic() or (self._draining and step is self._look):
+                continue
+            if self._stop_at is not None and not self._draining:
+                return
+            try:
+                step.due = time.monotonic() + step.wait()
+                step.work()
+                step.trouble.succeed()
+            except DatabaseUnavailable as error:
+                self._lost(error)
+                return
+            except (VersionMismatch, database.NotInstalled):
+                raise
+            except Exception:
+                # Whatever it is, the other steps go on, and this one is tried again.
+                step.trouble.fail()
+                step.due = step.trouble.due
+                log.exception(
+                    "worker step %r failed; next try in %.0f s",
+                    step.name,
+                    step.trouble.due - time.monotonic(),
+                )
+                if self._connection is not None and self._connection.broken:
+                    self._disconnect()
+                    return
+
+    def _wait(self) -> None:
+        """Sleep until a step is due, a notification comes, or somebody wakes the loop."""
+        if self._connection is None:
+            due = self._database.due
+        else:
+            due = min(step.due for step in self._steps)
+        if self._listener.due is not None:
+            due = min(due, self._listener.due)
+        if self._runs:
+            due = min(due, time.monotonic() + TEND_SECONDS)
+        files = [self._wake_read]
+        listening = self._listener.fileno()
+        if listening is not None:
+            files.append(listening)
+        # Not before a few milliseconds: two clocks that disagree must not make it spin.
+        select.select(files, [], [], max(0.002, due - time.monotonic()))
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)
+
+    def _listen(self) -> None:
+        if self._listener.keep() or self._listener.poll():
+            self._happened()
+            self._look.due = self._sweep.due = self._fold.due = 0.0
+
+    def _happened(self) -> None:
+        """Something moved: look often again."""
+        self._last_activity = time.monotonic()
+
+    def _idle_delay(self) -> float:
+        idle = time.monotonic() - self._last_activity
+        return min(self._idle_limit, max(LOOK_SECONDS, idle / IDLE_SHARE))
+
+    # --- the database -------------------------------------------------------------------------
+
+    def _connect(self) -> bool:
+        if self._connection is not None:
+            return True
+        if time.monotonic() < self._database.due:
+            return False
+        try:
+            self._connection = database.connect(self._conninfo, application_name="lakequeue worker")
+        except DatabaseUnavailable as error:
+            self._lost(error)
+            return False
+        self._database.succeed()
+        if self._away_since is not None:
+            log.warning("the database is back after %.0f s", time.monotonic() - self._away_since)
+            self._away_since = None
+        self._happened()
+        for step in self._steps:
+            step.due = 0.0
+        return True
+
+    def _lost(self, error: Problem) -> None:
+        """Wait for the database, for ever; say so once."""
+        self._disconnect()
+        self._database.fail()
+        if self._away_since is None:
+            self._away_since = time.monotonic()
+            log.warning("%s; trying again until it is back", error)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _call(self, function: str, **parameters: Any) -> list[dict[str, Any]]:
+        if self._connection is None:
+            raise DatabaseUnavailable("the database is away")
+        return database.call(self._connection, function, **parameters)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def _heartbeat(self) -> None:
+        rows = self._call(
+            "worker_heartbeat",
+            worker=self.name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+        )
+        problem = version_problem(next(iter(rows[0].values())))
+        if problem is not None:
+            raise problem
+
+    def _look_for_tasks(self) -> None:
+        """Claim what the database gives for the free places, and submit it."""
+        free = self._free_places()
+        if free <= 0:
+            # A run that ends, or a submission that succeeds, makes this due again.
+            return
+        rows = self._call("dequeue_tasks", worker=self.name, batch_size=free, agents=self._agents)
+        if rows and rows[0]["outcome"] == "busy":
+            self._look.due = time.monotonic() + random.uniform(*BUSY_SECONDS)  # noqa: S311
+            return
+        if rows:
+            self._take_runs(rows)
+            self._look.due = 0.0
+
+    def _adopt_attempts(self) -> None:
+        """Take over what a dead worker claimed and did not submit."""
+        free = min(ADOPT_BATCH, self._free_places())
+        if free > 0:
+            rows = self._call("adopt_attempts", worker=self.name, batch_size=free)
+            if rows:
+                self._take_runs(rows)
+                self._adopt.due = 0.0
+
+    def _free_places(self) -> int:
+        if self._relay.capacity is None:
+            return self._batch_size - len(self._submissions)
+        taken = self._relay.alive() + len(self._submissions)
+        return min(self._batch_size, self._relay.capacity - taken)
+
+    def _take_runs(self, rows: list[dict[str, Any]]) -> None:
+        self._happened()
+        for row in rows:
+            run = Run.from_row(row)
+            expires = time.monotonic() + run.lease_duration.total_seconds()
+            self._submissions[run.attempt_id] = _Submission(run, expires)
+            log.info(
+                "task %d: %s attempt %d (number %d)",
+                run.task_id,
+                row["outcome"],
+                run.attempt_id,
+                run.attempt_number,
+            )
+        self._submit()
+
+    def _submit(self) -> None:
+        """Submit what is claimed; where it is open whether that worked, again with the same key."""
+        for attempt_id, submission in list(self._submissions.items()):
+            if submission.backoff.due > time.monotonic():
+                continue
+            try:
+                run_id = self._relay.submit(submission.run)
+            except SubmitError as error:
+                del self._submissions[attempt_id]
+                log.warning("attempt %d could not be submitted: %s", attempt_id, error)
+                self._fail(attempt_id, "submit_failed", str(error))
+                continue
+            except Exception as error:
+                submission.backoff.fail()
+                if submission.backoff.due > submission.expires:
+                    del self._submissions[attempt_id]
+                    log.error(
+                        "attempt %d: given up submitting it, its lease ends: %s", attempt_id, error
+                    )
+                elif isinstance(error, SubmitUncertainError):
+                    log.warning(
+                        "attempt %d: not known whether it was submitted, trying again: %s",
+                        attempt_id,
+                        error,
+                    )
+                else:
+                    log.exception("attempt %d: submitting failed, trying again", attempt_id)
+                continue
+            del self._submissions[attempt_id]
+            self._unrecorded[attempt_id] = self._runs[attempt_id] = run_id
+        self._record_runs()
+
+    def _record_runs(self) -> None:
+        if not self._unrecorded:
+            return
+        rows = self._call(
+            "record_runs",
+            attempts=list(self._unrecorded),
+            run_ids=list(self._unrecorded.values()),
+        )
+        for row in rows:
+            run_id = self._unrecorded.pop(row["attempt_id"], None)
+            if run_id is not None and row["answer"] in ("conflict", "unknown"):
+                # The attempt belongs to another run: this one would only spend.
+                log.warning(
+                    "run %d of attempt %d: %s; cancelling it",
+                    run_id,
+                    row["attempt_id"],
+                    row["answer"],
+                )
+                self._relay.cancel(run_id)
+
+    def _take_ended(self) -> None:
+        ended = self._relay.ended()
+        for run in ended:
+            if self._runs.get(run.attempt_id) == run.run_id:
+                del self._runs[run.attempt_id]
+        if ended:
+            self._ended += ended
+            self._happened()
+            self._tend.due = self._look.due = self._fold.due = 0.0
+
+    def _tend_runs(self) -> None:
+        """Record runs, close attempts whose runs ended, extend leases, cancel."""
+        self._submit()
+        self._report_ended()
+        for _ in range(ROUNDS):
+            rows = self._call("runs_to_check", worker=self.name, batch_size=CHECK_BATCH)
+            self._check(rows)
+            if len(rows) < CHECK_BATCH:
+                break
+
+    def _report_ended(self) -> None:
+        """Tell the database about every run that ended; whether that is a failure it decides.
+
+        For an attempt that has reported it is only the news that its run spends no more.
+        """
+        while self._ended:
+            run = self._ended[0]
+            how = "it is not known how" if run.exit_code is None else f"exit code {run.exit_code}"
+            message = f"the run ended without a report ({how})"
+            if run.tail:
+                message = f"{message}: {run.tail}"
+            stopped = self._draining and run.exit_code != 0
+            self._fail(run.attempt_id, "worker_stopped" if stopped else "run_died", message)
+            self._ended.pop(0)
+
+    def _check(self, rows: list[dict[str, Any]]) -> None:
+        extend: list[int] = []
+        for row in rows:
+            attempt_id = row["attempt_id"]
+            run_id = row["run_id"] or self._runs.get(attempt_id)
+            if run_id is None:
+                continue
+            state = self._state(run_id)
+            if state in (RunState.SUCCEEDED, RunState.FAILED, RunState.GONE):
+                self._fail(attempt_id, "run_died", f"the run {state.value} without a report")
+            elif row["why"] != "lease":
+                if state is RunState.RUNNING:
+                    log.info("attempt %d: cancelling run %d (%s)", attempt_id, run_id, row["why"])
+                self._relay.cancel(run_id)
+            elif state is RunState.RUNNING:
+                extend.append(attempt_id)
+        if extend:
+            for row in self._call("extend_leases", attempts=extend):
+                run_id = self._runs.get(row["attempt_id"])
+                if row["answer"] != "extended" and run_id is not None:
+                    self._relay.cancel(run_id)
+
+    def _state(self, run_id: int) -> RunState:
+        try:
+            return self._relay.state(run_id)
+        except Exception:
+            log.exception("the state of run %d cannot be read", run_id)
+            return RunState.UNKNOWN
+
+    def _fail(self, attempt_id: int, error_class: str, message: str) -> None:
+        try:
+            self._call(
+                "fail_attempt",
+                attempt=attempt_id,
+                error_class=error_class,
+                error=Json({"message": message}),
+            )
+        except LakequeueError as error:
+            log.error("attempt %d cannot be closed as %s: %s", attempt_id, error_class, error)
+
+    def _sweep_leases(self) -> None:
+        for _ in range(ROUNDS):
+            (row,) = self._call("sweep_leases", batch_size=SWEEP_BATCH)
+            if any(row.values()):
+                self._happened()
+                self._look.due = self._adopt.due = 0.0
+            if max(row.values()) < SWEEP_BATCH:
+                break
+
+    def _fold_rollups(self) -> None:
+        for _ in range(ROUNDS):
+            (row,) = self._call("fold_rollups", batch_size=FOLD_BATCH)
+            if next(iter(row.values())) < FOLD_BATCH:
+                break
+
+    def _settle_usage(self) -> None:
+        if self._settler is not None and self._call("attempts_to_settle", batch_size=1):
+            self._settler.kick()
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _finish(self, stop_at: float) -> None:
+        """Stop within STOP_SECONDS, leaving nothing half-done.
+
+        Runs that outlive the worker go on: other workers watch them. Runs that end with it may
+        first come to their own end for a while, since their pages are paid for; what is left
+        is ended and given back at once, not when its lease ends.
+        """
+        self._draining = True
+        runs = 0 if self._relay.outlives_worker else self._relay.alive()
+        if runs:
+            log.info(
+                "stopping: %d runs may end by themselves for %.0f s", runs, self._drain_seconds
+            )
+            self._drain(min(time.monotonic() + self._drain_seconds, stop_at - 6))
+            for run_id in list(self._runs.values()):
+                self._relay.cancel(run_id)
+            self._drain(stop_at - 1.5)
+        for submission in list(self._submissions.values()):
+            # Claimed and not submitted: other workers adopt it when this one is known to be gone.
+            log.info("attempt %d is left to be adopted", submission.run.attempt_id)
+        self._take_ended()
+        for work in (
+            self._connect,
+            self._record_runs,
+            self._report_ended,
+            self._settle_usage,
+            lambda: self._wait_for_settler(stop_at - 1),
+            self._fold_rollups,
+            lambda: self._call("worker_heartbeat", worker=self.name, stopping=True),
+        ):
+            try:
+                work()
+            except DatabaseUnavailable as error:
+                log.warning(
+                    "stopping without the database, leases will end by themselves: %s", error
+                )
+                return
+            except Exception:
+                log.exception("something went wrong while stopping")
+
+    def _wait_for_settler(self, until: float) -> None:
+        if self._settler is not None:
+            self._settler.wait(max(0.0, until - time.monotonic()))
+
+    def _drain(self, until: float) -> None:
+        while self._relay.alive() and time.monotonic() < until:
+            self._cycle()
+            self._wait()

@@ -1,0 +1,113 @@
+"""The local trace store and settling from it, with the real MLflow in forked processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg.types.json import Json
+
+from lakequeue import database, traces
+from lakequeue.forkserver import ForkServer
+from tests.servers import Database
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.parametrize("server", ["embedded"], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def forkserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    preload = ["mlflow", "mlflow.store.tracking.sqlalchemy_store", "lakequeue.traces"]
+    server = ForkServer(
+        tmp_path_factory.mktemp("logs"), preload, {**traces.SWITCHES, "PYTHONPATH": path}
+    )
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def store(forkserver: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> traces.Store:
+    """Made by four processes at once, which MLflow alone does not survive."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    makers = [
+        forkserver.start_process(
+            "lakequeue.traces:prepare", {"folder": str(folder)}, traces.SWITCHES, f"make-{number}"
+        )
+        for number in range(4)
+    ]
+    for maker in makers:
+        assert maker.wait(60)
+        assert maker.exit_code == 0, maker.tail
+    store = traces.known_store(folder)
+    assert store is not None
+    return store
+
+
+def call(database_: Database, function: str, **parameters: Any) -> list[dict[str, Any]]:
+    with database.connect(database_.conninfo()) as connection:
+        return database.call(connection, function, **parameters)
+
+
+def work(forkserver: ForkServer, target: str, arguments: dict[str, Any], store: Any) -> None:
+    process = forkserver.start_process(target, arguments, store.environment(), "work")
+    assert process.wait(60)
+    assert process.exit_code == 0, process.tail
+
+
+def test_a_store_of_another_mlflow_is_not_taken(
+    store: traces.Store, monkeypatch: pytest.MonkeyPatch, server: object
+) -> None:
+    folder = Path(store.tracking_uri.removeprefix("sqlite:///")).parent
+    assert traces.known_store(folder) == store
+    monkeypatch.setattr(traces, "version", lambda _: "0.0.1")
+    assert traces.known_store(folder) is None
+
+
+def test_usage_is_settled_from_traces(
+    pristine: Database, forkserver: ForkServer, store: traces.Store
+) -> None:
+    call(pristine, "configure_agent", agent="document-parser")
+    for number in range(3):
+        call(pristine, "enqueue_task", agent="document-parser", document_path=f"/{number}.pdf")
+    claimed = call(pristine, "dequeue_tasks", worker="test")
+    for row in claimed:
+        call(
+            pristine,
+            "record_callback",
+            attempt=row["attempt_id"],
+            token=row["callback_token"],
+            outcome="success",
+            result=Json({}),
+            input_tokens=1,
+            output_tokens=1,
+        )
+    first, second, third = (row["attempt_id"] for row in claimed)
+    # The first has two model calls, the second a trace without any, the third no trace.
+    work(
+        forkserver,
+        "trace_work:write",
+        {"traces": {first: [[100, 10, 40, 0.25], [50, 5, 0, 0.125]], second: []}},
+        store,
+    )
+    arguments = {
+        "conninfo": pristine.conninfo("test_worker"),
+        "experiment_id": store.experiment_id,
+    }
+    for _ in range(2):  # again: nothing is added
+        work(forkserver, "lakequeue.traces:settle", arguments, store)
+        rows = pristine.query(
+            """select id, input_tokens, output_tokens, cached_tokens, llm_cost::float,
+                      usage_complete, usage_source, trace_id is not null
+                 from lakequeue.task_attempts order by id"""
+        )
+        assert rows == [
+            (first, 150, 15, 40, 0.375, True, "trace", True),
+            (second, 0, 0, 0, None, True, "trace", True),
+            (third, 1, 1, None, None, False, "callback", False),
+        ]
+    unsettled = call(pristine, "attempts_to_settle")
+    assert [row["attempt_id"] for row in unsettled] == [third]

@@ -1,0 +1,361 @@
+"""The worker with real runs: nothing lost, nothing twice, whatever is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg.types.json import Json
+
+from lakequeue import database as db
+from lakequeue.migrate import VersionMismatch
+from lakequeue.relay.base import EndedRun, Run, RunState, SubmitError, SubmitUncertainError
+from lakequeue.worker import Worker
+from tests.python.worker_process import make_relay
+from tests.servers import Database
+
+HERE = Path(__file__).parent
+AGENT = "document-parser"
+
+# What is tested here is Python; the SQL is tested on both servers elsewhere.
+pytestmark = pytest.mark.parametrize("server", ["embedded"], indirect=True)
+
+
+class Queue:
+    """The database of a test, and the few calls that these tests make as its owner."""
+
+    def __init__(
+        self, conninfo: str, worker_conninfo: str, agent_conninfo: str, lease: str = "30 s"
+    ) -> None:
+        self.conninfo = conninfo
+        self.worker_conninfo = worker_conninfo
+        self.agent_conninfo = agent_conninfo
+        self.configure(lease_duration=lease, reconcile_grace="0", retry_base="1 ms")
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator[db.Connection]:
+        with db.connect(self.conninfo) as connection:
+            yield connection
+
+    def call(self, function: str, **parameters: Any) -> list[dict[str, Any]]:
+        with self.connect() as connection:
+            return db.call(connection, function, **parameters)
+
+    def configure(self, **settings: Any) -> None:
+        self.call("configure_agent", agent=AGENT, **settings)
+
+    def enqueue(self, count: int, **payload: Any) -> list[int]:
+        documents = [
+            {"document_path": f"/documents/{number}.pdf", "payload": payload}
+            for number in range(count)
+        ]
+        rows = self.call("enqueue_tasks", agent=AGENT, documents=Json(documents))
+        return [row["task_id"] for row in rows]
+
+    def query(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        with self.connect() as connection:
+            return connection.execute(statement, values).fetchall()
+
+    def statuses(self) -> dict[str, int]:
+        rows = self.query("select status::text, count(*) from lakequeue.tasks group by status")
+        return {row["status"]: row["count"] for row in rows}
+
+    def attempts(self) -> list[dict[str, Any]]:
+        return self.query("select * from lakequeue.task_attempts order by id")
+
+    def wait_for(self, seconds: float = 40, **statuses: int) -> None:
+        until(lambda: self.statuses() == statuses, seconds, lambda: str(self.statuses()))
+
+
+def until(
+    condition: Callable[[], Any], seconds: float = 20, explain: Callable[[], str] = str
+) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"it did not happen in time {explain()}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def queue(pristine: Database) -> Queue:
+    return Queue(
+        pristine.conninfo(), pristine.conninfo("test_worker"), pristine.conninfo("test_agent")
+    )
+
+
+@contextlib.contextmanager
+def running(worker: Worker) -> Iterator[threading.Thread]:
+    """A worker in a thread, stopped at the end."""
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            worker.run()
+        except BaseException as error:  # noqa: BLE001 - shown below
+            failure.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        worker.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+    if failure:
+        raise failure[0]
+
+
+def make_worker(queue: Queue, folder: Path, **settings: Any) -> Worker:
+    relay = make_relay(queue.agent_conninfo, folder / "runs")
+    return Worker(queue.worker_conninfo, relay, drain_seconds=1, **settings)
+
+
+def start_process(queue: Queue, folder: Path) -> subprocess.Popen[str]:
+    folder.mkdir()
+    with (folder / "log").open("w") as log:
+        command = [sys.executable, str(HERE / "worker_process.py")]
+        process = subprocess.Popen(
+            [*command, queue.worker_conninfo, queue.agent_conninfo, str(folder / "runs")],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    assert process.stdout is not None
+    assert process.stdout.readline(), (folder / "log").read_text()
+    return process
+
+
+# --- the ordinary way ---------------------------------------------------------------------------
+
+
+def test_tasks_are_run_and_used_tokens_recorded_once(queue: Queue, tmp_path: Path) -> None:
+    queue.enqueue(6, seconds=0.1)
+    with running(make_worker(queue, tmp_path)):
+        queue.wait_for(completed=6)
+        queue.enqueue(2)  # and what comes later, by notification
+        queue.wait_for(completed=8)
+    attempts = queue.attempts()
+    assert [attempt["status"] for attempt in attempts] == ["succeeded"] * 8
+    assert all(attempt["run_id"] is not None for attempt in attempts)
+    assert len({attempt["run_id"] for attempt in attempts}) == 8
+    assert all((a["input_tokens"], a["output_tokens"]) == (100, 10) for a in attempts)
+    assert len(queue.query("select from lakequeue.results")) == 8
+    (worker,) = queue.query("select * from lakequeue.workers")
+    assert worker["stopped_at"] is not None
+
+
+def test_it_runs_no_more_at_once_than_there_is_room_for(queue: Queue, tmp_path: Path) -> None:
+    queue.enqueue(10, seconds=0.3)
+    most = 0
+    with running(make_worker(queue, tmp_path)):
+        while queue.statuses() != {"completed": 10}:
+            most = max(most, queue.statuses().get("processing", 0))
+            time.sleep(0.02)
+    assert 0 < most <= 4
+
+
+def test_a_run_that_dies_is_tried_again_and_then_failed(queue: Queue, tmp_path: Path) -> None:
+    queue.configure(max_attempts=2, retry_cap="1 ms")
+    queue.enqueue(1, die=True)
+    with running(make_worker(queue, tmp_path)):
+        queue.wait_for(failed=1)
+    attempts = queue.attempts()
+    assert [attempt["error_class"] for attempt in attempts] == ["run_died", "run_died"]
+    assert f"exit code {-signal.SIGABRT}" in attempts[0]["error"]
+    assert "about to die" in attempts[0]["error"]
+
+
+def test_a_run_that_ends_without_a_word_has_failed(queue: Queue, tmp_path: Path) -> None:
+    queue.configure(max_attempts=1)
+    queue.enqueue(1, silent=True)
+    with running(make_worker(queue, tmp_path)):
+        queue.wait_for(failed=1)
+    assert "without a report (exit code 0)" in queue.attempts()[0]["error"]
+
+
+def test_a_run_that_reported_its_failure_is_not_failed_twice(queue: Queue, tmp_path: Path) -> None:
+    queue.configure(max_attempts=1)
+    queue.enqueue(1, fail="no luck")
+    with running(make_worker(queue, tmp_path)):
+        queue.wait_for(failed=1)
+    (attempt,) = queue.attempts()
+    assert (attempt["error_class"], attempt["error"]) == ("test", "no luck")
+    assert attempt["input_tokens"] == 5
+
+
+def test_a_cancelled_task_ends_its_run(queue: Queue, tmp_path: Path) -> None:
+    # A third of the lease is when the worker looks; this agent would not stop by itself.
+    (task,) = queue.enqueue(1, seconds=60)
+    with running(make_worker(queue, tmp_path)):
+        until(lambda: any(attempt["run_id"] for attempt in queue.attempts()))
+        queue.call("set_person", identity="tester", role="operator")
+        queue.call("cancel_task", task=task, reason="test", actor="tester")
+        queue.wait_for(cancelled=1)
+    (attempt,) = queue.attempts()
+    assert attempt["run_ended_at"] is not None
+
+
+# --- relays that misbehave ----------------------------------------------------------------------
+
+
+class TroubledRelay:
+    """A relay in memory, for what a real one does only when a network fails."""
+
+    outlives_worker = True
+    capacity: int | None = None
+
+    def __init__(self, *troubles: Exception | None) -> None:
+        self.troubles = list(troubles)
+        self.submitted: list[Run] = []
+        self.cancelled: list[int] = []
+
+    def start(self, on_event: Callable[[], None]) -> None:
+        self.on_event = on_event
+
+    def submit(self, run: Run) -> int:
+        self.submitted.append(run)
+        if self.troubles and (trouble := self.troubles.pop(0)) is not None:
+            raise trouble
+        return 1000 + len({run.run_key for run in self.submitted})
+
+    def alive(self) -> int:
+        return 0
+
+    def state(self, run_id: int) -> RunState:
+        raise OSError("the service is away")
+
+    def cancel(self, run_id: int) -> None:
+        self.cancelled.append(run_id)
+
+    def ended(self) -> list[EndedRun]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_refused_submission_fails_the_attempt(queue: Queue) -> None:
+    queue.configure(max_attempts=1)
+    queue.enqueue(1)
+    with running(Worker(queue.worker_conninfo, TroubledRelay(SubmitError("no such job")))):
+        queue.wait_for(failed=1)
+    (attempt,) = queue.attempts()
+    assert (attempt["error_class"], attempt["error"]) == ("submit_failed", "no such job")
+
+
+@pytest.mark.parametrize("trouble", [SubmitUncertainError("timed out"), ValueError("a bug")])
+def test_an_uncertain_submission_is_repeated_with_the_same_key(
+    queue: Queue, trouble: Exception
+) -> None:
+    queue.enqueue(1)
+    relay = TroubledRelay(trouble)
+    with running(Worker(queue.worker_conninfo, relay)):
+        until(lambda: queue.attempts() and queue.attempts()[0]["run_id"] == 1001)
+    first, second = relay.submitted
+    assert first.run_key == second.run_key
+    assert queue.statuses() == {"processing": 1}, "a run that outlives its worker goes on"
+
+
+def test_what_a_dead_worker_claimed_and_did_not_submit_is_adopted(queue: Queue) -> None:
+    (task,) = queue.enqueue(1)
+    (claimed,) = queue.call("dequeue_tasks", worker="dead", batch_size=1)
+    relay = TroubledRelay()
+    with running(Worker(queue.worker_conninfo, relay)):
+        until(lambda: queue.attempts()[0]["run_id"] is not None)
+    (run,) = relay.submitted
+    assert (run.task_id, run.attempt_id) == (task, claimed["attempt_id"])
+    assert (run.run_key, run.callback_token) == (claimed["run_key"], claimed["callback_token"])
+
+
+def test_a_step_that_fails_does_not_end_the_others(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Settler:
+        def kick(self) -> None:
+            raise RuntimeError("the trace store is broken")
+
+        def wait(self, seconds: float) -> None:
+            pass
+
+    queue.enqueue(1)
+    relay = TroubledRelay(SubmitError("no"))
+    with running(Worker(queue.worker_conninfo, relay, settler=Settler())):
+        until(lambda: "the trace store is broken" in caplog.text, 30)
+        queue.enqueue(1)
+        until(lambda: len({run.run_key for run in relay.submitted}) >= 2)
+
+
+# --- versions -----------------------------------------------------------------------------------
+
+
+def test_another_schema_version_ends_it(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakequeue.migrate.code_version", lambda: 9999)
+    with pytest.raises(VersionMismatch, match="9999"):
+        Worker(queue.worker_conninfo, TroubledRelay()).run()
+
+
+# --- killing ------------------------------------------------------------------------------------
+
+
+def test_a_killed_worker_of_two_loses_nothing(queue: Queue, tmp_path: Path) -> None:
+    queue.configure(lease_duration="3 s")
+    queue.enqueue(50, seconds=0.25)
+    victim, survivor = (start_process(queue, tmp_path / name) for name in ("a", "b"))
+    try:
+        until(lambda: queue.statuses().get("completed", 0) >= 10)
+        victim.kill()
+        victim.wait()
+        until(lambda: not queue.statuses().get("enqueued"), 60)
+        queue.wait_for(completed=50, seconds=60)
+    finally:
+        victim.kill()
+        survivor.send_signal(signal.SIGTERM)
+        assert survivor.wait(15) == 0
+    attempts = queue.attempts()
+    succeeded = [attempt for attempt in attempts if attempt["status"] == "succeeded"]
+    assert len(succeeded) == len({attempt["task_id"] for attempt in succeeded}) == 50
+    assert len({attempt["worker"] for attempt in succeeded}) == 2
+    lost = [attempt for attempt in attempts if attempt["status"] != "succeeded"]
+    assert lost, "the kill hit nobody"
+    assert {attempt["status"] for attempt in lost} == {"expired"}
+    assert all((a["input_tokens"], a["output_tokens"]) == (100, 10) for a in succeeded)
+    assert len(queue.query("select from lakequeue.results")) == 50
+    (total,) = queue.query("select sum(input_tokens) as tokens from lakequeue.queue_metrics()")
+    assert total["tokens"] == 100 * 50
+
+
+def test_sigterm_ends_it_in_time_with_nothing_half_done(queue: Queue, tmp_path: Path) -> None:
+    queue.configure(retry_base="1 hour", retry_cap="1 hour")
+    queue.enqueue(2, seconds=2)
+    queue.enqueue(10, seconds=300)
+    process = start_process(queue, tmp_path / "a")
+    until(lambda: queue.statuses().get("processing", 0) == 4)
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(15) == 0
+    assert time.monotonic() - began < 12
+    assert queue.statuses() == {"completed": 2, "enqueued": 10}
+    by_status = {attempt["status"]: attempt for attempt in queue.attempts()}
+    assert set(by_status) == {"succeeded", "failed"}
+    assert by_status["failed"]["error_class"] == "worker_stopped"
+    assert by_status["failed"]["run_ended_at"] is not None
+    (worker,) = queue.query("select * from lakequeue.workers")
+    assert worker["stopped_at"] is not None
+
+
+def test_an_idle_worker_stops_at_once(queue: Queue, tmp_path: Path) -> None:
+    process = start_process(queue, tmp_path / "a")
+    until(lambda: queue.query("select from lakequeue.workers"))
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(15) == 0
+    assert time.monotonic() - began < 2
