@@ -3,10 +3,11 @@
 -- (quiesce) makes every token of a copied database worthless.
 create or replace function lakequeue._callback_token(attempt bigint, run_key uuid)
 returns text
-language sql stable
+language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
-  select encode(sha256(i.secret || int8send(attempt) || uuid_send(run_key)), 'hex') from installation i
-$$;
+begin
+  return (select encode(sha256(i.secret || int8send(attempt) || uuid_send(run_key)), 'hex') from installation i);
+end $$;
 
 comment on function lakequeue._callback_token(bigint, uuid) is 'The secret by which an agent reports on its attempt.';

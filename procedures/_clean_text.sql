@@ -2,8 +2,11 @@
 -- (U+0000 cannot reach a text parameter; _clean_json removes its escaped form.)
 create or replace function lakequeue._clean_text(value text, max_length integer)
 returns text
-language sql immutable
+language plpgsql immutable
 set search_path = pg_catalog, lakequeue, pg_temp
-as $$ select nullif(left(btrim(value, E' \t\r\n'), max_length), '') $$;
+as $$
+begin
+  return nullif(left(btrim(value, E' \t\r\n'), max_length), '');
+end $$;
 
 comment on function lakequeue._clean_text(text, integer) is 'Text cut to a length; blank becomes null.';

@@ -2,8 +2,11 @@
 -- throttle lock of that endpoint), 0 sweep_leases, -1 and -2 the guards of NOTIFY, -3 fold_rollups.
 create or replace function lakequeue._lock_class()
 returns integer
-language sql immutable
+language plpgsql immutable
 set search_path = pg_catalog, lakequeue, pg_temp
-as $$ select x'6c616b65'::integer $$;
+as $$
+begin
+  return x'6c616b65'::integer;
+end $$;
 
 comment on function lakequeue._lock_class() is 'First key of all advisory locks of Lakequeue.';

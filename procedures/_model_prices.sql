@@ -1,17 +1,19 @@
 -- Prices in force: {"model": {"input_usd": ..., "cached_usd": ..., "output_usd": ...}}, USD per million tokens.
 create or replace function lakequeue._model_prices()
 returns jsonb
-language sql stable
+language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
-  select coalesce(jsonb_object_agg(p.model, jsonb_build_object(
-           'input_usd', p.input_usd, 'cached_usd', p.cached_usd, 'output_usd', p.output_usd)), '{}')
-  from (
-    select distinct on (p.model) p.*
-    from model_prices p
-    where p.valid_from <= _now()
-    order by p.model, p.valid_from desc
-  ) p
-$$;
+begin
+  return (
+    select coalesce(jsonb_object_agg(p.model, jsonb_build_object(
+             'input_usd', p.input_usd, 'cached_usd', p.cached_usd, 'output_usd', p.output_usd)), '{}')
+    from (
+      select distinct on (p.model) p.*
+      from model_prices p
+      where p.valid_from <= _now()
+      order by p.model, p.valid_from desc
+    ) p);
+end $$;
 
 comment on function lakequeue._model_prices() is 'Prices in force, by model.';

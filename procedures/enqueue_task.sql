@@ -11,23 +11,25 @@ create or replace function lakequeue.enqueue_task(
   extraction bigint default null, payload json default null, dedup_key text default null,
   page_count integer default null, document_bytes bigint default null)
 returns bigint
-language sql volatile security definer
+language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
 as $$
-  select e.task_id
-  from enqueue_tasks(
-    agent => enqueue_task.agent,
-    documents => json_build_array(json_strip_nulls(json_build_object(
-      'document_path', coalesce(enqueue_task.document_path, ''), 'payload', enqueue_task.payload,
-      'dedup_key', enqueue_task.dedup_key, 'page_count', enqueue_task.page_count,
-      'document_bytes', enqueue_task.document_bytes))),
-    priority => enqueue_task.priority,
-    customer => enqueue_task.customer,
-    extraction => enqueue_task.extraction) e
-$$;
+begin
+  return (
+    select e.task_id
+    from enqueue_tasks(
+      agent => enqueue_task.agent,
+      documents => json_build_array(json_build_object(
+        'document_path', coalesce(enqueue_task.document_path, ''), 'payload', enqueue_task.payload,
+        'dedup_key', enqueue_task.dedup_key, 'page_count', enqueue_task.page_count,
+        'document_bytes', enqueue_task.document_bytes)),
+      priority => enqueue_task.priority,
+      customer => enqueue_task.customer,
+      extraction => enqueue_task.extraction) e);
+end $$;
 
 comment on function lakequeue.enqueue_task(text, text, integer, text, bigint, json, text, integer, bigint) is
   'Enqueues one document and returns its task; a dedup_key returns the task that holds it.';

@@ -18,16 +18,17 @@ create or replace function lakequeue.record_callback(
   llm_cost numeric default null, usage_complete boolean default false, error_class text default null,
   error json default null, run_id bigint default null, trace_id text default null, retry_after interval default null)
 returns text
-language sql volatile security definer
+language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
 as $$
-  select _apply_callback(
+begin
+  return _apply_callback(
     _check_token(attempt, token), attempt, outcome, result, confidence, input_tokens, output_tokens, cached_tokens,
-    llm_cost, usage_complete, error_class, error, run_id, trace_id, retry_after)
-$$;
+    llm_cost, usage_complete, error_class, error, run_id, trace_id, retry_after);
+end $$;
 
 comment on function lakequeue.record_callback(bigint, text, text, json, real, bigint, bigint, bigint, numeric,
   boolean, text, json, bigint, text, interval) is 'An agent reports how its attempt ended; repeats change nothing.';
