@@ -9,10 +9,11 @@ language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 begin
+  if not pg_has_role(session_user, 'lakequeue_web', 'usage') then
+    return session_user;
+  end if;
   if pg_has_role(session_user, 'lakequeue_operator', 'usage') then
-    -- A login that may act by itself, and may also speak for somebody if it is the web process as well.
-    return case when pg_has_role(session_user, 'lakequeue_web', 'usage') then coalesce(actor, session_user)
-                else session_user end;
+    return coalesce(actor, session_user);  -- web process and operator in one: it may speak for anybody, or for itself
   end if;
   if not exists (select from people p where p.identity = actor and p.role = 'operator') then
     raise exception using errcode = 'LQ403',
