@@ -8,7 +8,10 @@ language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 begin
-  return least(cap, base * power(2, least(greatest(n, 1), 31) - 1)) * (0.5 + random() / 2);
+  -- in seconds, since an interval of hours overflows when it is doubled thirty times
+  return make_interval(secs => (0.5 + random() / 2) * least(
+    extract(epoch from cap)::double precision,
+    extract(epoch from base)::double precision * power(2::double precision, least(greatest(n, 1), 64) - 1)));
 end $$;
 
 comment on function lakequeue._retry_delay(integer, interval, interval) is 'Wait before the n-th retry, with jitter.';
