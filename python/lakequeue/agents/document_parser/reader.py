@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pypdf
@@ -266,7 +265,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def over(signum: int, frame: FrameType | None) -> None:
+    def over(*_: object) -> None:
         raise TooMuch
 
     before = signal.signal(signal.SIGALRM, over)
