@@ -495,7 +495,8 @@ class Cluster:
     @cached_property
     def _socket_folder(self) -> Path:
         inside = self.folder / "run"
-        if len(os.fsencode(inside)) <= LONGEST_SOCKET_FOLDER:
+        # libpq reads a comma in a host as one between two hosts.
+        if len(os.fsencode(inside)) <= LONGEST_SOCKET_FOLDER and "," not in str(inside):
             return inside
         name = (
             f"lakequeue-{os.geteuid()}-{hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:12]}"
@@ -508,16 +509,18 @@ class Cluster:
             if os.path.isdir(base) and len(os.fsencode(path)) <= LONGEST_SOCKET_FOLDER:
                 return path
         raise EmbeddedError(
-            f"the path {self.folder} is too long for a Unix socket, and no short temporary "
-            "folder is there",
+            f"the path {self.folder} is too long for a Unix socket (or has a comma), and no short "
+            "temporary folder is there",
             "choose a shorter one by --data-dir",
         )
 
     def _write_settings(self) -> None:
+        # The setting is a list, in which a quoted name may hold commas and spaces.
+        socket_folder = str(self._socket_folder).replace('"', '""')
         settings = {
             "listen_addresses": "",
             "port": PORT,
-            "unix_socket_directories": f'"{self._socket_folder}"',
+            "unix_socket_directories": f'"{socket_folder}"',
             "unix_socket_permissions": "0700",
             "max_connections": 200,
             # Queue tables turn over fast.
