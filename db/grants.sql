@@ -13,7 +13,8 @@ declare
     'extraction_results', 'schema_version'];
   c_read constant text[] := array[
     'queue_metrics', 'list_tasks', 'task_detail', 'agent_status', 'extraction_progress', 'extraction_results',
-    'schema_version'];
+    'extraction_detail', 'list_extractions', 'list_extraction_documents', 'confidence_summary', 'latest_change',
+    'reporting_time', 'schema_version'];
   c_operate constant text[] := array[
     'pause_agent', 'resume_agent', 'cancel_task', 'cancel_tasks', 'retry_task', 'retry_tasks', 'reprocess_task',
     'reprocess_tasks'];

@@ -1,0 +1,65 @@
+-- How sure agents were of their results (D6): over the newest completed documents under the filter, so that it reads a
+-- bounded number of rows however long the history.
+--
+-- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
+-- sample: how many documents at most, 1 to 10000. low: a confidence below this counts as low.
+-- Returns one row: documents looked at; rated: those with a confidence; mean of these, null if there are none; low: how
+--   many are below the bound; more: there are older ones that were not looked at.
+-- Errors: LQ400 sample or low out of range, an unknown status; LQ404 an unknown agent.
+create or replace function lakequeue.confidence_summary(
+  from_day date default null, to_day date default null, statuses text[] default null, agents text[] default null,
+  customers text[] default null, sample integer default 1000, low real default 0.8)
+returns table (documents bigint, rated bigint, mean real, low_rated bigint, more boolean)
+language plpgsql stable security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+set enable_sort = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_statuses task_status[] := _statuses(statuses);
+  v_agent_ids integer[] := _agent_ids(agents);
+  v_zone text := (select i.time_zone from installation i);
+  v_from timestamptz := coalesce(from_day::timestamp at time zone v_zone, '-infinity');
+  v_to timestamptz := coalesce((to_day + 1)::timestamp at time zone v_zone, 'infinity');
+begin
+  if sample is null or sample not between 1 and 10000 then
+    raise exception using errcode = 'LQ400', message = 'sample must be 1 to 10000', hint = 'The default is 1000.';
+  end if;
+  if low is null or low not between 0 and 1 then
+    raise exception using errcode = 'LQ400', message = 'low must be 0 to 1', hint = 'The default is 0.8.';
+  end if;
+  return query
+    with newest as materialized (
+      select f.id
+      from unnest(v_agent_ids) g(agent_id)
+      cross join lateral (
+        select t.id, t.finished_at
+        from tasks t
+        where t.agent_id = g.agent_id and t.status = 'completed' and t.finished_at is not null
+          and 'completed' = any(v_statuses)
+          and t.finished_at >= v_from and t.finished_at < v_to
+          and (customers is null or t.customer = any(customers))
+        order by t.finished_at desc, t.id desc
+        limit sample + 1
+      ) f
+      order by f.finished_at desc, f.id desc
+      limit sample + 1
+    ), looked_at as (
+      select n.id, (
+          select r.confidence
+          from task_attempts a
+          join results r on r.attempt_id = a.id
+          where a.task_id = n.id and a.status = 'succeeded') as confidence
+      from (select n.id from newest n limit sample) n
+    )
+    select count(*), count(l.confidence), avg(l.confidence)::real, count(*) filter (where l.confidence < low),
+           (select count(*) from newest) > sample
+    from looked_at l;
+end $$;
+
+comment on function lakequeue.confidence_summary(date, date, text[], text[], text[], integer, real) is
+  'How sure agents were of their results, over the newest completed documents under one filter.';

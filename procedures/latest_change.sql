@@ -1,0 +1,25 @@
+-- A mark that differs whenever something that people look at has changed: status or usage of a task. Watchers ask for
+-- it every second (rule 14), so that a lost notification costs a second and a burst never ends stale.
+--
+-- Returns a text to compare for equality only: the newest delta id drawn, the newest one committed, and how many of
+-- the newest thousand wait to be folded. Ids are drawn before their transaction commits, so none of the three would do
+-- by itself; a fold changes the mark too, which costs watchers one look in vain.
+create or replace function lakequeue.latest_change()
+returns text
+language plpgsql stable security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_drawn bigint := pg_sequence_last_value('lakequeue.task_deltas_id_seq');
+  v_committed bigint;
+  v_unfolded bigint;
+begin
+  select max(n.id), count(*) into v_committed, v_unfolded
+  from (select d.id from task_deltas d order by d.id desc limit 1000) n;
+  return concat_ws('/', coalesce(v_drawn, 0), coalesce(v_committed, 0), v_unfolded);
+end $$;
+
+comment on function lakequeue.latest_change() is 'A mark that differs whenever status or usage of a task has changed.';
