@@ -3,7 +3,8 @@
 --
 -- before, attempt: task and running attempt as read under the task's row lock, which the caller holds.
 -- how: failed, expired, rate_limited or cancelled; its run is taken to have ended. permanent: no second try can help.
--- error_class, error: what went wrong. retry_after: the earliest wait that a rate limit asked for.
+-- error_class, error: what went wrong; the task always shows one of them, or how the attempt ended.
+-- retry_after: the wait that a rate limit asked for; more than an hour counts as an hour.
 -- Returns the task as it is now. A failed or given-back attempt waits by _retry_delay; an expired one does not, since
 -- that was its worker's fault; max_attempts ends a crash loop.
 create or replace function lakequeue._end_attempt(
@@ -18,6 +19,7 @@ declare
   v_agent agents;
   v_failures integer := before.failures + (how in ('failed', 'expired'))::integer;
   v_rate_limited integer := before.rate_limited + (how = 'rate_limited')::integer;
+  v_error_class text := _clean_text(error_class, 200);
   v_status task_status;
   v_retry_at timestamptz;
   v_after tasks;
@@ -34,20 +36,20 @@ begin
     v_retry_at := v_now + _retry_delay(v_failures, v_agent.retry_base, v_agent.retry_cap);
   elsif v_status = 'enqueued' and how = 'rate_limited' then
     select greatest(e.cooldown_until, v_now + greatest(
-             retry_after, _retry_delay(v_rate_limited, v_agent.retry_base, v_agent.retry_cap)))
+             least(coalesce(retry_after, '0'), interval '1 hour'), _retry_delay(v_rate_limited, v_agent.retry_base, v_agent.retry_cap)))
     into v_retry_at
     from model_endpoints e where e.id = attempt.endpoint_id;
   end if;
 
   update task_attempts a
   set status = how, ended_at = v_now, run_ended_at = v_now,
-      error_class = _clean_text(_end_attempt.error_class, 200), error = _end_attempt.error
+      error_class = v_error_class, error = _end_attempt.error
   where a.id = attempt.id;
   update tasks t
   set status = v_status, failures = v_failures, rate_limited = v_rate_limited, retry_at = v_retry_at,
       locked_by = null, lease_expires_at = null,
       cancel_requested_at = case when v_status = 'cancelled' then t.cancel_requested_at end,
-      error = coalesce(_end_attempt.error, _end_attempt.error_class),
+      error = coalesce(_end_attempt.error, v_error_class, nullif(how, 'cancelled')::text),
       finished_at = case when v_status <> 'enqueued' then v_now end
   where t.id = before.id
   returning t.* into v_after;

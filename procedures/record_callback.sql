@@ -7,7 +7,8 @@
 -- result, confidence: with success, if store_result was not called before.
 -- input_tokens, output_tokens, cached_tokens: what the attempt used; llm_cost: USD; usage_complete: all of it.
 -- error_class: a short word such as document_encrypted; error: a JSON string or object with "message".
--- run_id, trace_id: kept if not known yet. retry_after: with rate_limited, the wait that the endpoint asked for.
+-- run_id, trace_id: kept if not known yet. retry_after: with rate_limited, the wait that the endpoint asked for,
+--   at most an hour.
 -- Returns accepted; duplicate (the attempt has reported already); superseded (somebody else has settled the task);
 --   result_missing (a success without a result: nothing changed, hand one over and report again).
 -- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 a value out of range; LQ413, LQ422 see store_result.
