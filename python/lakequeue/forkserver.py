@@ -118,6 +118,9 @@ class ForkServer:
         self._reader: threading.Thread | None = None
         self._children: dict[int, ForkedProcess] = {}
         self._last_number = 0
+        self._ready = False
+        self.warm = False
+        """Whether the first imports are over, well or not: work given before waits for them."""
         self._closed = False
 
     def start(self) -> None:
@@ -159,6 +162,7 @@ class ForkServer:
             finally:
                 theirs.close()
                 os.close(life_read)
+            self._ready = False
             self._pipes = _Pipes(ours, life_write)
             self._reader = threading.Thread(
                 target=self._read, args=(self._pipes, self._process), daemon=True
@@ -212,6 +216,8 @@ class ForkServer:
             # A shutdown, not a close: the reader thread still sits in recv on it.
             with contextlib.suppress(OSError):
                 pipes.control.shutdown(socket.SHUT_RDWR)
+            if process is not None and not self._ready:
+                process.kill()  # it would notice only after its imports, and has no children yet
         if reader is not None and reader is not threading.current_thread():
             reader.join(timeout=10)
         if process is not None:
@@ -269,6 +275,8 @@ class ForkServer:
             if child is not None:
                 child.pid = message["pid"]
         elif "ready" in message:
+            self._ready = self.warm = True
+            self._tell()
             log.debug("fork server ready after %.1f s", message["ready"])
 
     def _lost(self, pipes: _Pipes, process: subprocess.Popen[bytes]) -> None:
@@ -283,6 +291,7 @@ class ForkServer:
         with self._lock:
             orphans = list(self._children.values())
             self._children.clear()
+            self.warm = True
             if self._pipes is pipes:
                 self._pipes = None
             expected = self._closed
@@ -295,8 +304,7 @@ class ForkServer:
             )
         for child in orphans:
             child._end(None, "the process was ended together with its fork server")
-        if orphans:
-            self._tell()
+        self._tell()
 
     def _tell(self) -> None:
         if self.on_end is not None:

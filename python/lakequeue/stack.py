@@ -13,6 +13,7 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from psycopg.types.json import Json
 
@@ -96,7 +97,7 @@ class Model:
 
 def open_model(
     settings: Settings,
-    folder: Path,
+    place: Place,
     name: str | None,
     tokens_per_minute: int | None,
     resources: contextlib.ExitStack,
@@ -114,9 +115,18 @@ def open_model(
             f"model {name!r} needs an endpoint",
             "set LAKEQUEUE_CHAT_URL to an OpenAI-compatible one; without it the simulator answers",
         )
-    limit = _agree_on_limit(folder, tokens_per_minute, resources)
+    if place.server is None and tokens_per_minute is None:
+        tokens_per_minute = _limit_in(place)
+    limit = _agree_on_limit(place.folder, tokens_per_minute, resources)
     running = resources.enter_context(simulator.running(tokens_per_minute=limit))
     return Model(SIMULATOR, running.base_url, None, limit, running)
+
+
+def _limit_in(place: Place) -> int | None:
+    """The limit that somebody's own database has for the agent: its simulator keeps to it."""
+    with database.connect(place.conninfo) as connection:
+        status = _status(connection)
+    return None if status is None else status["endpoint_max_tpm"]
 
 
 def _agree_on_limit(folder: Path, wanted: int | None, resources: contextlib.ExitStack) -> int:
@@ -146,7 +156,7 @@ def _agree_on_limit(folder: Path, wanted: int | None, resources: contextlib.Exit
 def configure(place: Place, model: Model) -> None:
     """Make the agent known; one that somebody's own database knows already stays as it is."""
     with database.connect(place.conninfo) as connection:
-        if place.server is None and _is_known(connection):
+        if place.server is None and _status(connection) is not None:
             return
         database.call(
             connection,
@@ -167,13 +177,15 @@ def configure(place: Place, model: Model) -> None:
             database.call(connection, "set_model_price", model=SIMULATOR, **SIMULATOR_PRICE)
 
 
-def _is_known(connection: database.Connection) -> bool:
+def _status(connection: database.Connection) -> dict[str, Any] | None:
+    """How the agent stands; None where nobody has configured it."""
     try:
-        return bool(database.call(connection, "agent_status", agents=[AGENT]))
+        (status,) = database.call(connection, "agent_status", agents=[AGENT])
     except database.LakequeueError as error:
         if error.sqlstate == "LQ404":
-            return False
+            return None
         raise
+    return status
 
 
 def start_forkserver(place: Place, resources: contextlib.ExitStack) -> ForkServer:

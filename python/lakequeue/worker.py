@@ -129,6 +129,7 @@ class Worker:
         os.set_blocking(self._wake_write, False)
         self._stop_at: float | None = None
         self._draining = False
+        self._full = False
 
         self._last_activity = time.monotonic()
         self._submissions: dict[int, _Submission] = {}  # by attempt
@@ -310,9 +311,9 @@ class Worker:
     def _look_for_tasks(self) -> None:
         """Claim what the database gives for the free places, and submit it."""
         free = self._free_places()
-        if free <= 0:
-            # A run that ends, or a submission that succeeds, makes this due again.
-            return
+        self._full = free <= 0
+        if self._full:
+            return  # _take_ended sees when that changes
         rows = self._call("dequeue_tasks", worker=self.name, batch_size=free, agents=self._agents)
         if rows and rows[0]["outcome"] == "busy":
             self._look.due = time.monotonic() + random.uniform(*BUSY_SECONDS)  # noqa: S311
@@ -411,7 +412,10 @@ class Worker:
         if ended:
             self._ended += ended
             self._happened()
-            self._tend.due = self._look.due = self._fold.due = 0.0
+            self._tend.due = self._fold.due = 0.0
+        if self._full and self._free_places() > 0:
+            self._full = False
+            self._look.due = 0.0
 
     def _tend_runs(self) -> None:
         """Record runs, close attempts whose runs ended, extend leases, cancel."""

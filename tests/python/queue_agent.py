@@ -49,20 +49,15 @@ def run(parameters: dict[str, str]) -> int:
                 usage_complete=True,
             )
             return 1
-        database.call(
-            connection,
-            "store_result",
-            attempt=attempt,
-            token=token,
-            result=Json({"pid": os.getpid()}),
-            confidence=0.5,
-        )
+        # Result and usage in one call: a kill finds both there, or neither.
         database.call(
             connection,
             "record_callback",
             attempt=attempt,
             token=token,
             outcome="success",
+            result=Json({"pid": os.getpid()}),
+            confidence=0.5,
             input_tokens=100,
             output_tokens=10,
             cached_tokens=0,

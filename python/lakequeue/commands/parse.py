@@ -183,7 +183,7 @@ def _parse(
         model_ready = side.submit(
             stack.open_model,
             settings,
-            place.folder,
+            place,
             options.model,
             options.tokens_per_minute,
             resources,
@@ -474,7 +474,8 @@ def _table_row(row: dict[str, Any]) -> Row:
         f"{row['llm_cost']:.5f}" if row["attempts"] and row["llm_cost"] is not None else "",
     ]
     if row["status"] != "completed" and row["error"]:
-        return Row(cells, span=(NUMBER, CURRENCY, row["error"]))
+        last = CURRENCY if row["attempts"] else len(COLUMNS) - 1
+        return Row(cells, span=(NUMBER, last, row["error"]))
     note = result.get("note")
     if note and not any(cells[NUMBER : CURRENCY + 1]):
         return Row(cells, span=(NUMBER, CURRENCY, str(note)))

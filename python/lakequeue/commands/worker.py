@@ -62,7 +62,7 @@ def command(
         forkserver = stack.start_forkserver(place, resources)
         place = stack.ready_schema(place)
         store = stack.StoreInTheMaking(place, forkserver)
-        chat = stack.open_model(settings, place.folder, model, tokens_per_minute, resources)
+        chat = stack.open_model(settings, place, model, tokens_per_minute, resources)
         stack.configure(place, chat)
         worker = stack.make_worker(
             place,

@@ -121,11 +121,16 @@ class Relay(Protocol):
 
     outlives_worker: bool
     """Whether runs go on when the worker ends (a job run does, a local process does not)."""
-    capacity: int | None
-    """How many runs may be alive at once; None leaves that to the database's throttle."""
+
+    @property
+    def capacity(self) -> int | None:
+        """How many runs may be alive at once; None leaves that to the database's throttle."""
 
     def start(self, on_event: Callable[[], None]) -> None:
-        """Get ready in the background; call `on_event` (from any thread) when a run ended."""
+        """Get ready in the background.
+
+        Calls `on_event`, from any thread, when a run ended or there is more capacity.
+        """
 
     def submit(self, run: Run) -> int:
         """Start a run and return its id; the same run key again returns the same run.

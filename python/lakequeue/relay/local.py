@@ -70,7 +70,7 @@ class LocalRelay:
         agents: Mapping[str, str] = AGENTS,
     ) -> None:
         """Take a fork server, which `close` ends, and what every run finds in its environment."""
-        self.capacity: int | None = capacity or default_capacity()
+        self._capacity = capacity or default_capacity()
         self._forkserver = forkserver
         self._environment = dict(environment)
         self._agents = dict(agents)
@@ -85,6 +85,11 @@ class LocalRelay:
         """Begin the imports now; the first run then waits for what is left of them."""
         self._forkserver.on_end = on_event
         self._forkserver.start()
+
+    @property
+    def capacity(self) -> int | None:
+        """Nothing yet while the imports go on: what is claimed would only wait for them."""
+        return self._capacity if self._forkserver.warm else 0
 
     def submit(self, run: Run) -> int:
         """Fork a process for the run. It is counted as running from now on."""
