@@ -130,20 +130,21 @@ class TestBed:
 BED = pytest.StashKey[TestBed]()
 
 
-def _bed(config: pytest.Config) -> TestBed:
+def bed(config: pytest.Config) -> TestBed:
+    """The test bed of this session, for fixtures that live longer than a test."""
     return config.stash.setdefault(BED, TestBed())
 
 
 @pytest.fixture(params=SERVER_NAMES)
 def server(request: pytest.FixtureRequest) -> Server:
     """A running PostgreSQL; the test runs once for each."""
-    return _bed(request.config).server(request.param)
+    return bed(request.config).server(request.param)
 
 
 @pytest.fixture
 def database(server: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
     """A fresh database with the product installed and a clock that can be set."""
-    with temporary(server.clone, _bed(request.config).coverage.read) as database:
+    with temporary(server.clone, bed(request.config).coverage.read) as database:
         yield database
 
 
@@ -151,14 +152,14 @@ def database(server: Server, request: pytest.FixtureRequest) -> Iterator[Databas
 def pristine(server: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
     """A fresh database with the product as shipped."""
     make = partial(server.clone, "pristine")
-    with temporary(make, _bed(request.config).coverage.read) as database:
+    with temporary(make, bed(request.config).coverage.read) as database:
         yield database
 
 
 @pytest.fixture
 def empty_database(server: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
     """A database without the product, for tests of installing; its owner has CREATEROLE."""
-    with temporary(server.empty_database, _bed(request.config).coverage.read) as database:
+    with temporary(server.empty_database, bed(request.config).coverage.read) as database:
         yield database
 
 
@@ -215,7 +216,7 @@ class ServerPgTapItem(PgTapItem):  # type: ignore[misc]  # the plugin is not typ
     def runtest(self) -> None:
         check_transaction(self.path)
         kind: TemplateKind = "pristine" if self.get_closest_marker("pristine") else "prepared"
-        database = _bed(self.config).pgtap_database(self.server_name, kind)
+        database = bed(self.config).pgtap_database(self.server_name, kind)
         ran = subprocess.run(
             [
                 database.server.program("psql"),
@@ -274,16 +275,16 @@ def _on_each_server(item: pytest.Item) -> list[pytest.Item]:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Stop the servers, after the last fixture is gone."""
-    bed = session.config.stash.get(BED, None)
-    if bed is not None:
-        bed.close()
+    used = session.config.stash.get(BED, None)
+    if used is not None:
+        used.close()
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    bed = config.stash.get(BED, None)
-    if bed is not None and config.getoption("sql_coverage"):
+    used = config.stash.get(BED, None)
+    if used is not None and config.getoption("sql_coverage"):
         terminalreporter.section("statements of the SQL functions that ran (PL/pgSQL, Debian)")
-        for line in bed.coverage.report():
+        for line in used.coverage.report():
             terminalreporter.line(line)
