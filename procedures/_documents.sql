@@ -8,12 +8,17 @@ language plpgsql immutable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
+  c_strings constant text[] := array['name', 'document_path', 'refusal', 'dedup_key'];
+  c_others constant text[] := array['priority', 'payload', 'page_count', 'document_bytes'];
   v_problem text;
 begin
-  select format('document %s has the unknown key "%s"', d.number, k.key) into v_problem
+  select format(case when k.key = any(c_strings) then '"%2$s" of document %1$s is no string'
+                     else 'document %1$s has the unknown key "%2$s"' end, d.number, k.key)
+  into v_problem
   from jsonb_array_elements(documents) with ordinality d(value, number)
-  cross join jsonb_object_keys(d.value) k(key)
-  where k.key not in ('name', 'document_path', 'refusal', 'priority', 'payload', 'dedup_key', 'page_count', 'document_bytes')
+  cross join jsonb_each(d.value) k(key, value)
+  where k.key <> all(c_strings || c_others)
+     or (k.key = any(c_strings) and jsonb_typeof(k.value) not in ('string', 'null'))
   limit 1;
   if v_problem is null then
     return query

@@ -1,13 +1,17 @@
--- The statuses of a filter; null means all of them. Errors: LQ400 a status that there is not.
+-- The statuses of a filter, each once; null means all of them. Errors: LQ400 a status that there is not.
 create or replace function lakequeue._statuses(statuses text[])
 returns lakequeue.task_status[]
 language plpgsql immutable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 begin
-  return coalesce(statuses::task_status[], enum_range(null::task_status));
+  if array_position(statuses, null) is not null then
+    raise invalid_text_representation;
+  end if;
+  return case when statuses is null then enum_range(null::task_status)
+              else array(select distinct s.status from unnest(statuses::task_status[]) s(status) order by s.status) end;
 exception when invalid_text_representation then
-  raise exception using errcode = 'LQ400', message = format('not all of these are statuses: %s', array_to_string(statuses, ', ')),
+  raise exception using errcode = 'LQ400', message = format('not all of these are statuses: %s', array_to_string(statuses, ', ', 'null')),
     hint = 'Statuses: enqueued, processing, completed, failed, cancelled.';
 end $$;
 
