@@ -56,7 +56,7 @@ _KINDS: dict[str, tuple[str, str]] = {
         r"opdrachtnemer|opzegging|ci-apres|les parties|resiliation|droit applicable|cocontractant",
     ),
     "notice": (
-        r"(?:public |proposed )?(?:notice|rules?)(?: of .*)?|bekanntmachung|kennisgeving|avis(?: public)?|"
+        r"(?:public |proposed )?(?:notice|rules?)(?: (?:of|to|for) .*)?|bekanntmachung|kennisgeving|avis(?: public)?|"
         r"federal register",
         r"federal register|cfr|proposed rulemaking|agency:|summary:|effective date",
     ),

@@ -12,10 +12,11 @@ from lakequeue.simulator.reading.dates import (
     find_dates,
     prefers_day_first,
 )
-from lakequeue.simulator.reading.text import Cell, Document, Found, Line
+from lakequeue.simulator.reading.text import Document, Found, Line
 
 MOST_HEADINGS = 20
 _LONGEST = 90
+_HEAD_LINES = 40
 
 _NUMBERED = re.compile(
     r"^\s*(?:(?:§ ?\d+|article \d+|artikel \d+|section \d+|kapitel \d+|hoofdstuk \d+|chapitre \d+|chapter \d+|"
@@ -49,11 +50,11 @@ class PlainReader:
     def read(self) -> dict[str, Found]:
         """All fields that were found."""
         found = {
-            "title": self.title(),
+            "title": self.title() if self.kind != "letter" else None,
             "date": self.date(),
             "subject": self.subject(),
             "parties": self.parties() if self.kind in ("contract", "other") else None,
-            "headings": self.headings(),
+            "headings": self.headings() if self.kind != "letter" else None,
         }
         if self.kind == "letter":
             found["sender"] = people.find_issuer(self.document, [], {}, None)
@@ -71,7 +72,8 @@ class PlainReader:
                 if following.blanks_before or not self._may_be_title(following):
                     break
                 parts.append(_squeezed(following))
-            confidence = 0.75 if position == 0 else 0.6
+            # A chunk from the middle of a document starts with some heading, not with the title.
+            confidence = 0.3 if line.page != 1 else 0.75 if position == 0 else 0.6
             return Found(" ".join(parts)[:200], confidence, line.page)
         return None
 
@@ -84,7 +86,6 @@ class PlainReader:
             and len(text) <= _LONGEST
             and not text.endswith((".", ",", ";", ":"))
             and not re.search(r"@|www\.|https?:|\bpage \d|\bseite \d", line.folded)
-            and not self._is_running(line)
             and len(line.cells) <= 2
         )
 
@@ -96,7 +97,7 @@ class PlainReader:
                 if self.kind == "contract" and _EFFECTIVE.search(line.folded):
                     return Found(date.value.isoformat(), 0.8, line.page)
                 if first is None:
-                    early = line.page == self.document.first_page and line.number < 40
+                    early = line.page == 1 and line.number < _HEAD_LINES
                     first = Found(date.value.isoformat(), 0.65 if early else 0.35, line.page)
             if first and self.kind != "contract":
                 return first
@@ -194,4 +195,3 @@ def _clean(text: str) -> str:
     return text.strip(" \t\n,;:-–\"'“”„")
 
 
-__all__ = ["Cell", "PlainReader"]

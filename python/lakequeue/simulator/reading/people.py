@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lakequeue.simulator.reading.dates import find_dates
-from lakequeue.simulator.reading.labels import Label
+from lakequeue.simulator.reading.labels import Label, is_table_heading
 from lakequeue.simulator.reading.numbers import find_amounts
 from lakequeue.simulator.reading.spots import SAME_CELL, spots
 from lakequeue.simulator.reading.text import Cell, Document, Found
@@ -14,7 +14,7 @@ COMPANY = re.compile(
     r"(?:^|[\s,])(?:GmbH(?: & Co\.? ?KG(?:aA)?)?|AG|KG|OHG|GbR|UG|e\.? ?K\.?|e\.? ?V\.?|mbH|B\.? ?V\.?|"
     r"N\.? ?V\.?|V\.?O\.?F\.?|BVBA|SRL|SPRL|Ltd\.?|Limited|LLC|L\.L\.C\.|LLP|Inc\.?|Incorporated|Corp\.?|"
     r"Corporation|Company|PLC|plc|Pty|SARL|S\.A\.R\.L\.?|SAS|SASU|S\.A\.S\.?|S\.A\.?|SA|EURL|SNC|SCI|"
-    r"S\.?p\.?A\.?|S\.?r\.?l\.?|S\.?L\.?|Oy|AB|ApS|A/S|& Co\.?|& Söhne|& Sons|& Zonen|& Fils|"
+    r"S\.?p\.?A\.?|S\.?r\.?l\.?|S\.?L\.?|Oy|AB|ApS|A/S|(?:& )?Co\.|& Söhne|& Sons|& Zonen|& Fils|"
     r"Holding|Group|Stiftung|Stichting|Verein|Association|University|Universität|Bank)(?=$|[\s,.;:)\-–|·])"
 )
 _KIND_WORDS = re.compile(
@@ -40,6 +40,8 @@ _STREET = re.compile(
     r"^\W*(?:deutschland|germany|nederland|netherlands|france|belgi(?:e|um|que)|schweiz|suisse|switzerland|"
     r"osterreich|austria|united (?:kingdom|states)|usa|uk|england|luxembourg|espana|italia)\W*$"
 )
+_POSTAL = re.compile(r"\W*(?:[a-z]{1,2}-)?\d{4,5}(?: ?[a-z]{2})? [a-z]")
+_SENTENCE = re.compile(r"[^\W\d]{4,}\.$|(?:\S+ ){4,}\S+\.$")
 _LONGEST_NAME = 90
 _SENDER_LINE = re.compile(r"\s+[-–—·•|*]\s+|\s*[·•|]\s*|,\s+(?=\D*\d)")
 
@@ -55,6 +57,8 @@ def clean_name(text: str) -> str:
 def looks_like_name(cell: Cell) -> bool:
     """Whether a cell may name a person or company: letters, no address, date, amount or label."""
     text, folded = cell.text, cell.folded
+    if is_table_heading(cell.line) or _POSTAL.match(folded):
+        return False
     letters = sum(character.isalpha() for character in text)
     if (
         letters < 3
@@ -106,7 +110,8 @@ def find_issuer(
                 return found
     taken = {label.cell.text for label in labels if label.at_start and label.kind != "issuer"}
     first = [line for line in document.lines if line.page == document.first_page]
-    head, rest = first[:14], first[14:]
+    table = next((at for at, line in enumerate(first) if is_table_heading(line)), len(first))
+    head, rest = first[: min(14, table)], first[table:]
     candidates: list[tuple[float, Found]] = []
     repeated = document.folded
     for order, (line, cell) in enumerate((line, cell) for line in head for cell in line.cells):
@@ -209,7 +214,10 @@ def _starts_inside_block(document: Document, cell: Cell) -> bool:
         return False
     above = next(document.above(cell.line, 1), None)
     return above is not None and any(
-        abs(other.start - cell.start) <= 2 and looks_like_name(other) for other in above.cells
+        abs(other.start - cell.start) <= 2
+        and looks_like_name(other)
+        and not _is_sender_line(other)
+        for other in above.cells
     )
 
 
