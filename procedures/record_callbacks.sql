@@ -34,7 +34,8 @@ begin
   for v_row in
     select c.number::integer as number, c.value, a.task_id
     from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
-    left join task_attempts a on a.id::text = c.value ->> 'attempt'
+    left join task_attempts a
+      on a.id = case when c.value ->> 'attempt' ~ '^\d{1,18}$' then (c.value ->> 'attempt')::bigint end
     order by a.task_id nulls last, c.number
   loop
     begin
