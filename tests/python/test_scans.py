@@ -153,6 +153,13 @@ CALLS = [
         lambda rows: len(rows) == 50,
     ),
     Call(READER, "task_detail(%(completed)s)"),
+    Call(READER, "confidence_summary(sample => 100)", rows=5000, blocks=5000),
+    Call(READER, "list_extractions(1)", lambda rows: rows[0][5] == DOCUMENTS),
+    Call(READER, "extraction_detail(%(extraction)s)"),
+    Call(READER, "list_extraction_documents(%(extraction)s)", lambda rows: len(rows) == DOCUMENTS),
+    Call(READER, "list_extraction_documents(%(crowd)s, 20)", lambda rows: len(rows) == 20),
+    Call(READER, "latest_change()"),
+    Call(READER, "reporting_time()"),
     Call(READER, "agent_status()", rows=6000, blocks=3000),
     Call(READER, "task_costs where task_id = %(completed)s", lambda rows: len(rows) == 1),
     Call(READER, "task_timeline where task_id = %(completed)s", lambda rows: len(rows) >= 3),
@@ -248,6 +255,7 @@ def fill(database: Database, first: int, last: int) -> Facts:
         cursor.execute(FILL, {"first": first, "last": last, "extraction": crowd})
     # What is acted on is among the newest, but not what runs into another rule.
     facts: Facts = {
+        "crowd": crowd,
         "extraction": value("select create_extraction('small')"),
         "dedup_key": f"key-{last}",
         "running": value(
@@ -323,7 +331,7 @@ class Filled:
         self.watched = [
             row[0]
             for row in database.query(
-                """with big as (select unnest(%s::regclass[]) as oid)
+                """with big as (select unnest(%s::text[])::regclass::oid as oid)
                    select oid from big
                    union all
                    select i.indexrelid from pg_index i join big on big.oid = i.indrelid""",
