@@ -7,7 +7,7 @@
 -- max_attempts, max_rate_limited: see the table. retry_base, retry_cap: first and longest wait before a retry.
 -- tokens_per_task, tokens_per_page: what estimate_tokens multiplies. parameters: handed to every run.
 -- Returns the agent's id.
--- Errors: LQ400 a value out of range.
+-- Errors: LQ400 a blank name or a value out of range.
 -- Locks: the throttle locks of its endpoint and, when it moves, of the new one, by id.
 create or replace function lakequeue.configure_agent(
   agent text, job_id bigint default null, model_endpoint text default null,
@@ -27,8 +27,9 @@ declare
   v_before agents;
   v_after agents;
 begin
-  if _clean_text(agent, 200) is distinct from agent then
-    raise exception using errcode = 'LQ400', message = 'an agent needs a name of 1 to 200 characters',
+  if agent is null or _clean_text(agent, 200) is distinct from agent
+     or _clean_text(model_endpoint, 200) is distinct from model_endpoint then
+    raise exception using errcode = 'LQ400', message = 'agents and endpoints need names of 1 to 200 characters',
       hint = 'Surrounding blanks are not allowed either.';
   end if;
 

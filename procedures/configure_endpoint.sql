@@ -16,7 +16,7 @@ declare
   v_before model_endpoints;
   v_after model_endpoints;
 begin
-  if _clean_text(endpoint, 200) is distinct from endpoint then
+  if endpoint is null or _clean_text(endpoint, 200) is distinct from endpoint then
     raise exception using errcode = 'LQ400', message = 'an endpoint needs a name of 1 to 200 characters',
       hint = 'Surrounding blanks are not allowed either.';
   end if;
