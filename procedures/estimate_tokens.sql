@@ -3,7 +3,7 @@
 -- high side); where nothing is known, one page.
 --
 -- agent: its name. page_count: pages. document_bytes: size in bytes.
--- Errors: LQ404 unknown agent; LQ400 a negative number.
+-- Errors: LQ404 unknown agent; LQ400 a negative number, or an estimate of more than 10^12 tokens.
 create or replace function lakequeue.estimate_tokens(
   agent text, page_count integer default null, document_bytes bigint default null)
 returns bigint
@@ -12,13 +12,15 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
   v_agent agents := _agent(agent);
+  v_pages numeric := coalesce(page_count, greatest(1, ceil(document_bytes / 50000.0)), 1);
+  v_tokens numeric := v_agent.tokens_per_task + v_agent.tokens_per_page * v_pages;
 begin
-  if page_count < 0 or document_bytes < 0 then
-    raise exception using errcode = 'LQ400', message = 'pages and bytes cannot be negative',
+  if page_count < 0 or document_bytes < 0 or v_tokens > 1e12 then
+    raise exception using errcode = 'LQ400',
+      message = 'pages and bytes cannot be negative, nor make more than 10^12 tokens',
       hint = 'Leave out what is not known.';
   end if;
-  return v_agent.tokens_per_task
-    + v_agent.tokens_per_page * coalesce(page_count, greatest(1, ceil(document_bytes / 50000.0)), 1)::bigint;
+  return v_tokens;
 end $$;
 
 comment on function lakequeue.estimate_tokens(text, integer, bigint) is
