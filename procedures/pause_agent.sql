@@ -1,4 +1,4 @@
--- Stops claims of an agent; what runs goes on. Pausing a paused agent changes nothing but the reason.
+-- Stops claims of an agent; what runs goes on. Pausing a paused agent changes who and why, not since when.
 --
 -- reason: why, shown to everybody. actor: who, as the web process names them.
 -- Errors: LQ404 unknown agent; LQ403 not permitted.
