@@ -74,9 +74,12 @@ begin
            coalesce(bool_and(d.refusal is not null or v_task_ids[d.position] is not null or t.id is not null), true)
     into v_task_ids, v_all_known
     from _documents(v_documents) d
-    left join tasks t on d.refusal is null and v_task_ids[d.position] is null
-      and t.agent_id = v_agent.id and t.customer = v_customer and t.dedup_key = d.dedup_key
-      and t.status not in ('failed', 'cancelled');
+    left join lateral (
+      -- LIMIT keeps this a probe of tasks_dedup per document: a join may read all tasks of the agent.
+      select h.id from tasks h
+      where h.agent_id = v_agent.id and h.customer = v_customer and h.dedup_key = d.dedup_key
+        and h.status not in ('failed', 'cancelled')
+      limit 1) t on d.refusal is null and v_task_ids[d.position] is null;
     exit when v_all_known;
   end loop;
   if not v_all_known then
