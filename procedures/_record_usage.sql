@@ -3,6 +3,7 @@
 --
 -- attempt: its id; the caller holds its task's row lock. Tokens null where not known; cost in USD.
 -- complete: the numbers cover the whole attempt; source: callback or trace.
+-- Where the best report names no cost, that of a lesser one stays.
 -- Returns whether the numbers now stand. Errors: LQ400 negative or absurd numbers, or complete without tokens.
 create or replace function lakequeue._record_usage(
   attempt bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, llm_cost numeric,
@@ -44,7 +45,13 @@ begin
                             else 2 * p.usage_complete::integer + (p.usage_source = 'trace')::integer end as rank
                 from task_attempts p where p.id = _record_usage.attempt) o
   where a.id = _record_usage.attempt and n.rank >= o.rank;
-  return found;
+  if found then
+    return true;
+  end if;
+  -- Better numbers stand, but perhaps without a price: the one known is kept, in whatever order they come.
+  update task_attempts a set llm_cost = _record_usage.llm_cost
+  where a.id = _record_usage.attempt and a.llm_cost is null and _record_usage.llm_cost is not null;
+  return false;
 end $$;
 
 comment on function lakequeue._record_usage(bigint, bigint, bigint, bigint, numeric, boolean, text) is
