@@ -16,6 +16,7 @@ as $$
 #variable_conflict use_column
 declare
   v_callbacks jsonb := _clean_json(callbacks);
+  v_attempts bigint[];
   v_answers text[];
   v_messages text[];
   v_row record;
@@ -28,14 +29,17 @@ begin
   if jsonb_array_length(v_callbacks) > 1000 then
     raise exception using errcode = 'LQ400', message = 'at most 1,000 callbacks a call', hint = 'Send them in parts.';
   end if;
+  v_attempts := array(
+    select case when c.value ->> 'attempt' ~ '^\d{1,18}$' then (c.value ->> 'attempt')::bigint end
+    from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
+    order by c.number);
   v_answers := array_fill(null::text, array[jsonb_array_length(v_callbacks)]);
   v_messages := v_answers;
 
   for v_row in
     select c.number::integer as number, c.value, a.task_id
     from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
-    left join task_attempts a
-      on a.id = case when c.value ->> 'attempt' ~ '^\d{1,18}$' then (c.value ->> 'attempt')::bigint end
+    left join task_attempts a on a.id = v_attempts[c.number]
     order by a.task_id nulls last, c.number
   loop
     begin
@@ -58,12 +62,9 @@ begin
   end loop;
 
   return query
-    select c.number::integer,
-           case when jsonb_typeof(c.value -> 'attempt') = 'number' and c.value ->> 'attempt' ~ '^\d{1,18}$'
-                then (c.value ->> 'attempt')::bigint end,
-           v_answers[c.number], v_messages[c.number]
-    from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
-    order by c.number;
+    select u.number::integer, u.attempt, u.answer, u.message
+    from unnest(v_attempts, v_answers, v_messages) with ordinality u(attempt, answer, message, number)
+    order by u.number;
 end $$;
 
 comment on function lakequeue.record_callbacks(json) is 'Many reports at once, each answered by itself.';
