@@ -16,12 +16,13 @@ begin
   return query
     select how, t.id, a.id, a.number, g.name, g.job_id,
            a.run_key, _callback_token(a.id, a.run_key), t.customer, t.document_path, t.payload, t.page_count,
-           t.priority, a.estimated_tokens, least(g.max_tpm, e.max_tpm), g.lease_duration,
+           t.priority, a.estimated_tokens,
+           -- no join: with old statistics the planner reads every attempt of the endpoint to find these few
+           least(g.max_tpm, (select e.max_tpm from model_endpoints e where e.id = a.endpoint_id)), g.lease_duration,
            t.lease_expires_at, g.parameters, v_prices
     from task_attempts a
     join tasks t on t.id = a.task_id
     join agents g on g.id = a.agent_id
-    join model_endpoints e on e.id = a.endpoint_id
     where a.id = any(attempts)
     order by t.priority desc, t.created_at, t.id;
 end $$;
