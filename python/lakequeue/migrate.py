@@ -259,6 +259,7 @@ def _verify(conn: Connection, source: Source) -> int:
             conn.transaction(force_rollback=True),
         ):
             _act_as_owner(conn)
+            conn.execute("set local plpgsql.check_asserts to on")
             conn.execute(path.read_bytes())
     return len(scripts)
 
@@ -286,8 +287,9 @@ class _CannotReplace(Exception):
 
 # What depends on something that is not there yet: try again after the other files.
 _LATER = {"42883", "42P01", "42704", "42703"}
-# A changed return type or parameter name, a changed view column, dependants in the way.
-_REPLACE = {"42P13", "42P16", "2BP01", "42710", "42809"}
+# A changed return type or parameter name, changed view columns, dependants in the way, a plain
+# `create`, another kind of object with the name.
+_REPLACE = {"42P13", "42P16", "2BP01", "42710", "42723", "42P07", "42809"}
 
 
 def _replace(
@@ -300,9 +302,12 @@ def _replace(
         return changed
     except _CannotReplace as obstacle:
         say(f"installing all functions and triggers anew: {obstacle.reason}")
-    with conn.transaction():
+    with _in_words("dropping functions, views and triggers"):
         _drop(conn, _things(conn))
+    try:
         _run_files(conn, files)
+    except _CannotReplace as obstacle:
+        raise MigrationError(obstacle.reason) from obstacle
     return files
 
 

@@ -1,0 +1,706 @@
+"""Migrations and the installer: on the real files, and on small ones that change."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from lakequeue import database as lakequeue_database
+from lakequeue import migrate
+from lakequeue.errors import Problem
+from lakequeue.migrate import MigrationError, Source, VersionMismatch
+from tests.servers import INSTALLER, Database
+
+REAL = migrate.installed_source()
+
+on_one_server = pytest.mark.parametrize("server", ["embedded"], indirect=True)
+
+
+# --- the real files ---------------------------------------------------------------------------
+
+
+def test_deploy_revert_deploy_gives_the_same_catalog(empty_database: Database) -> None:
+    conninfo = empty_database.conninfo()
+    before = _catalog(empty_database)
+    report = migrate.migrate(conninfo)
+    assert report.applied == REAL.migration_names
+    assert report.verified == len(REAL.verify_scripts) >= len(REAL.migration_names)
+    deployed = _catalog(empty_database)
+    assert "CREATE FUNCTION lakequeue.dequeue_tasks" in deployed
+
+    reverted = migrate.revert_to(conninfo, "nothing")
+    assert reverted == REAL.migration_names[::-1]
+    assert _catalog(empty_database) == before
+
+    migrate.migrate(conninfo)
+    assert _catalog(empty_database) == deployed
+
+
+def test_each_migration_reverts_to_what_was_before(
+    empty_database: Database, tmp_path: Path
+) -> None:
+    """One by one: what a migration leaves behind would hide among the others."""
+    conninfo = empty_database.conninfo()
+    folder = tmp_path / "db" / "migrations"
+    folder.mkdir(parents=True)
+    deployed = []
+    for name in REAL.migration_names:
+        for path in REAL.migrations_folder.glob(f"{name}.*"):
+            shutil.copy(path, folder)
+        with migrate._locked_session(conninfo, print) as conn:
+            migrate._make_bookkeeping(conn)
+            assert migrate._apply_migrations(conn, Source(tmp_path), print) == [name]
+        deployed.append(_catalog(empty_database))
+    migrate.migrate(conninfo)
+    for name, before in zip(REAL.migration_names[-2::-1], deployed[-2::-1], strict=True):
+        migrate.revert_to(conninfo, name)
+        assert _catalog(empty_database) == before
+
+
+def test_everything_belongs_to_the_owner_role(pristine: Database) -> None:
+    strangers = pristine.query(
+        """select 'relation', relname, relowner::regrole from pg_class
+            where relnamespace = 'lakequeue'::regnamespace
+              and relowner <> 'lakequeue_owner'::regrole
+           union all
+           select 'routine', proname, proowner::regrole from pg_proc
+            where pronamespace = 'lakequeue'::regnamespace
+              and proowner <> 'lakequeue_owner'::regrole
+           union all
+           select 'type', typname, typowner::regrole from pg_type
+            where typnamespace = 'lakequeue'::regnamespace
+              and typowner <> 'lakequeue_owner'::regrole"""
+    )
+    assert strangers == []
+
+
+def test_second_run_changes_nothing(pristine: Database) -> None:
+    lines: list[str] = []
+    report = migrate.migrate(pristine.conninfo(), lines.append)
+    assert not report.changed
+    assert lines == [f"nothing to do: schema version {REAL.version} is installed"]
+    status = migrate.status(pristine.conninfo())
+    assert status.up_to_date
+    assert status.database_version == status.code_version == REAL.version
+
+
+def test_another_administrator_may_migrate_next(empty_database: Database) -> None:
+    migrate.migrate(empty_database.conninfo())
+    with empty_database.server.admin(empty_database.name) as admin:
+        admin.execute(f"grant create on database {empty_database.name} to {INSTALLER}".encode())
+    assert not migrate.migrate(empty_database.conninfo(INSTALLER)).changed
+    migrate.revert_to(empty_database.conninfo(INSTALLER), "nothing")
+    assert migrate.migrate(empty_database.conninfo(INSTALLER)).changed
+
+
+def test_a_stranger_is_told_what_is_missing(empty_database: Database) -> None:
+    with pytest.raises(MigrationError, match="permission denied") as raised:
+        migrate.migrate(empty_database.conninfo("test_stranger"))
+    assert raised.value.hint
+    assert "lakequeue_owner" in raised.value.hint
+
+
+def test_several_at_once(empty_database: Database) -> None:
+    """Each migration and file once, and the others wait."""
+    barrier = threading.Barrier(4)
+    reports: list[migrate.Report] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            barrier.wait()
+            reports.append(migrate.migrate(empty_database.conninfo()))
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert sorted(report.changed for report in reports) == [False, False, False, True]
+
+
+# --- versions ---------------------------------------------------------------------------------
+
+
+@on_one_server
+def test_version_check(empty_database: Database, small: Small) -> None:
+    with lakequeue_database.connect(empty_database.conninfo()) as conn:
+        with pytest.raises(VersionMismatch, match="not installed") as none:
+            migrate.check_version(conn, small.source)
+        assert none.value.hint == "run `lakequeue migrate`"
+        small.migrate()
+        assert migrate.check_version(conn, small.source) == 2
+        small.add_migration(3, "create table lakequeue.more (id int)", "drop table lakequeue.more")
+        with pytest.raises(VersionMismatch, match=r"version 2, older than this code's 3") as older:
+            migrate.check_version(conn, small.source)
+        assert older.value.hint == "run `lakequeue migrate`"
+        small.migrate()
+        small.remove_migration(3)
+        with pytest.raises(VersionMismatch, match=r"version 3, newer than this code's 2") as newer:
+            migrate.check_version(conn, small.source)
+        assert newer.value.hint
+        assert "upgrade" in newer.value.hint
+
+
+def test_version_check_by_each_role(pristine: Database) -> None:
+    for user in ("test_app", "test_web", "test_worker", "test_agent", "test_operator"):
+        with lakequeue_database.connect(pristine.conninfo(user)) as conn:
+            assert migrate.check_version(conn) == REAL.version
+    with (
+        lakequeue_database.connect(pristine.conninfo("test_stranger")) as conn,
+        pytest.raises(Problem, match="may not use Lakequeue"),
+    ):
+        migrate.check_version(conn)
+
+
+@on_one_server
+def test_a_newer_database_is_left_alone(small: Small) -> None:
+    small.add_migration(3, "create table lakequeue.more (id int)", "drop table lakequeue.more")
+    small.migrate()
+    small.remove_migration(3)
+    with pytest.raises(MigrationError, match="does not know: lakequeue-0003-more"):
+        small.migrate()
+    with pytest.raises(MigrationError, match="does not know lakequeue-0003-more"):
+        small.revert_to("1")
+    status = small.status()
+    assert status.unknown == ["lakequeue-0003-more"]
+    assert "the database is newer than this code: upgrade Lakequeue" in list(status.lines())
+
+
+@on_one_server
+def test_status_of_an_empty_database_changes_nothing(
+    empty_database: Database, small: Small
+) -> None:
+    before = _catalog(empty_database)
+    status = small.status()
+    assert status.pending == ["lakequeue-0001-roles", "lakequeue-0002-things"]
+    assert status.database_version is None
+    assert list(status.lines())[-1] == "run `lakequeue migrate`"
+    assert _catalog(empty_database) == before
+
+
+# --- small files that change ------------------------------------------------------------------
+
+
+@dataclass
+class Small:
+    """A small product in a folder of its own, on the real roles and schema."""
+
+    folder: Path
+    database: Database
+
+    @property
+    def source(self) -> Source:
+        return Source(self.folder)  # a new one, which reads the files anew
+
+    def migrate(self) -> migrate.Report:
+        return migrate.migrate(self.database.conninfo(), source=self.source)
+
+    def revert_to(self, name: str) -> list[str]:
+        return migrate.revert_to(self.database.conninfo(), name, source=self.source)
+
+    def status(self) -> migrate.Status:
+        return migrate.status(self.database.conninfo(), self.source)
+
+    def write(self, path: str, text: str) -> None:
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def remove(self, path: str) -> None:
+        (self.folder / path).unlink()
+
+    def add_migration(self, number: int, deploy: str, revert: str, name: str = "more") -> None:
+        base = f"db/migrations/lakequeue-{number:04}-{name}"
+        self.write(f"{base}.sql", f"set local role lakequeue_owner;\n{deploy};\n")
+        self.write(f"{base}.rollback.sql", f"set local role lakequeue_owner;\n{revert};\n")
+
+    def remove_migration(self, number: int) -> None:
+        for path in (self.folder / "db" / "migrations").glob(f"lakequeue-{number:04}-*"):
+            path.unlink()
+
+    def function(self, name: str, signature: str, returns: str, body: str) -> None:
+        self.write(
+            f"procedures/{name}.sql",
+            f"create or replace function lakequeue.{name}({signature}) returns {returns}\n"
+            f"language plpgsql as $$ begin {body} end $$;\n",
+        )
+
+    def value(self, statement: str) -> Any:
+        with psycopg.connect(self.database.conninfo(), autocommit=True) as conn:
+            conn.execute("set role lakequeue_owner")
+            row = conn.execute(statement.encode()).fetchone()
+            return row[0] if row else None
+
+
+@pytest.fixture
+def small(empty_database: Database, tmp_path: Path) -> Small:
+    small = Small(tmp_path / "product", empty_database)
+    for suffix in ("sql", "rollback.sql"):
+        name = f"db/migrations/lakequeue-0001-roles.{suffix}"
+        small.write(name, (REAL.folder / name).read_text())
+    small.add_migration(
+        2,
+        "create table lakequeue.things (id int, version int)",
+        "drop table lakequeue.things",
+        "things",
+    )
+    small.write("db/grants.sql", "revoke all on all routines in schema lakequeue from public;\n")
+    small.function(
+        "_set_schema_version",
+        "version int",
+        "void",
+        "delete from lakequeue.things t where t.id = 0; "
+        "insert into lakequeue.things values (0, version);",
+    )
+    small.function(
+        "schema_version",
+        "",
+        "int",
+        "return (select t.version from lakequeue.things t where t.id = 0);",
+    )
+    small.write(
+        "triggers/on_things.sql",
+        "create or replace function lakequeue.on_things() returns trigger language plpgsql\n"
+        "as $$ begin return new; end $$;\n"
+        "create or replace trigger on_things before insert on lakequeue.things\n"
+        "for each row execute function lakequeue.on_things();\n",
+    )
+    return small
+
+
+@on_one_server
+class TestInstaller:
+    def test_changed_file_alone_is_installed(self, small: Small) -> None:
+        small.function("answer", "", "int", "return 41;")
+        small.migrate()
+        before = small.value("select 'lakequeue.schema_version()'::regprocedure::oid")
+        small.function("answer", "", "int", "return 42;")
+        assert small.status().changed_files == ["procedures/answer.sql"]
+        assert small.migrate().installed == ["procedures/answer.sql"]
+        assert small.value("select lakequeue.answer()") == 42
+        assert small.value("select 'lakequeue.schema_version()'::regprocedure::oid") == before
+
+    def test_object_that_someone_dropped_comes_back(self, small: Small) -> None:
+        small.function("answer", "", "int", "return 42;")
+        small.migrate()
+        with psycopg.connect(small.database.conninfo()) as conn:
+            conn.execute("set role lakequeue_owner")
+            conn.execute("drop function lakequeue.answer()")
+            conn.execute("drop trigger on_things on lakequeue.things")
+        assert small.migrate().installed == ["procedures/answer.sql", "triggers/on_things.sql"]
+
+    def test_changed_return_type(self, small: Small) -> None:
+        small.function("answer", "", "int", "return 42;")
+        small.migrate()
+        small.function("answer", "", "text", "return 'forty-two';")
+        small.migrate()
+        assert small.value("select lakequeue.answer()") == "forty-two"
+
+    def test_new_parameter_leaves_no_overload(self, small: Small) -> None:
+        small.function("answer", "a int", "int", "return a;")
+        small.migrate()
+        small.function("answer", "a int, b int = 2", "int", "return a + b;")
+        report = small.migrate()
+        assert report.installed == ["procedures/answer.sql"]
+        assert small.value("select lakequeue.answer(40)") == 42
+        assert small.value("select count(*) from pg_proc where proname = 'answer'") == 1
+
+    def test_changed_function_that_a_view_uses(self, small: Small) -> None:
+        small.function("answer", "", "int", "return 42;")
+        view = "create or replace view lakequeue.answers as select lakequeue.answer() as answer;\n"
+        small.write("procedures/answers.sql", view)
+        small.function("read_answers", "", "setof lakequeue.answers", "return query table answers;")
+        small.migrate()
+        small.function("answer", "", "bigint", "return 43;")
+        small.migrate()
+        assert small.value("select answer from lakequeue.answers") == 43
+        assert (
+            small.value(
+                "select format_type(atttypid, null) from pg_attribute "
+                "where attrelid = 'lakequeue.answers'::regclass and attname = 'answer'"
+            )
+            == "bigint"
+        )
+
+    def test_changed_view_columns(self, small: Small) -> None:
+        small.write(
+            "procedures/pairs.sql", "create or replace view lakequeue.pairs as select 1 as a, 2 b;"
+        )
+        small.migrate()
+        small.write(
+            "procedures/pairs.sql", "create or replace view lakequeue.pairs as select 2 as b;"
+        )
+        small.migrate()
+        assert small.value("select b from lakequeue.pairs") == 2
+
+    def test_files_may_need_each_other_in_any_order(self, small: Small) -> None:
+        """a is a view on function z, m returns rows of a, and b reads m when it is made."""
+        small.write(
+            "procedures/a.sql", "create or replace view lakequeue.a as select lakequeue.z() z;"
+        )
+        small.write(
+            "procedures/b.sql", "create or replace view lakequeue.b as select * from lakequeue.m();"
+        )
+        small.function("m", "", "setof lakequeue.a", "return query select * from lakequeue.a;")
+        small.function("z", "", "int", "return 26;")
+        small.migrate()
+        assert small.value("select z from lakequeue.b") == 26
+        small.function("z", "", "text", "return 'zz';")
+        small.migrate()
+        assert small.value("select z from lakequeue.b") == "zz"
+
+    def test_function_becomes_a_view(self, small: Small) -> None:
+        small.function("answers", "", "int", "return 42;")
+        small.migrate()
+        small.write("procedures/answers.sql", "create view lakequeue.answers as select 42 as a;")
+        small.migrate()
+        assert small.value("select a from lakequeue.answers") == 42
+        assert small.value("select count(*) from pg_proc where proname = 'answers'") == 0
+
+    def test_plain_create_without_replace(self, small: Small) -> None:
+        small.write("procedures/v.sql", "create view lakequeue.v as select 1 as a;")
+        small.migrate()
+        small.write("procedures/v.sql", "create view lakequeue.v as select 2 as a;")
+        small.migrate()
+        assert small.value("select a from lakequeue.v") == 2
+
+    def test_what_no_file_makes_is_dropped(self, small: Small) -> None:
+        small.function("answer", "", "int", "return 42;")
+        small.write("procedures/v.sql", "create view lakequeue.v as select lakequeue.answer() a;")
+        small.migrate()
+        with psycopg.connect(small.database.conninfo()) as conn:
+            conn.execute("set role lakequeue_owner")
+            conn.execute("create function lakequeue.by_hand() returns int return 1")
+        for path in ("procedures/answer.sql", "procedures/v.sql", "triggers/on_things.sql"):
+            small.remove(path)
+        assert small.status().removed_files == [
+            "procedures/answer.sql",
+            "procedures/v.sql",
+            "triggers/on_things.sql",
+        ]
+        assert small.migrate().dropped == [
+            "routine lakequeue.answer()",
+            "routine lakequeue.by_hand()",
+            "routine lakequeue.on_things()",
+            "trigger on_things on lakequeue.things",
+            "view lakequeue.v",
+        ]
+        assert small.status().up_to_date
+
+    def test_trigger_moves_to_another_table(self, small: Small) -> None:
+        small.migrate()
+        small.add_migration(3, "create table lakequeue.more (id int)", "drop table lakequeue.more")
+        path = small.folder / "triggers" / "on_things.sql"
+        path.write_text(path.read_text().replace("on lakequeue.things", "on lakequeue.more"))
+        small.migrate()
+        where = "select string_agg(tgrelid::regclass::text, ',') from pg_trigger"
+        assert small.value(f"{where} where tgname = 'on_things'") == "lakequeue.more"
+
+    def test_signature_of_a_trigger_function_with_its_trigger(self, small: Small) -> None:
+        small.migrate()
+        path = small.folder / "triggers" / "on_things.sql"
+        path.write_text(path.read_text().replace("create or replace trigger", "create trigger"))
+        small.migrate()
+        assert small.value("select count(*) from pg_trigger where tgname = 'on_things'") == 1
+
+    def test_never_drops_what_a_table_needs(self, small: Small) -> None:
+        """By cascade, a default or a generated column would go with its function."""
+        small.function("answer", "", "int", "return 42;")
+        small.migrate()
+        with psycopg.connect(small.database.conninfo()) as conn:
+            conn.execute("set role lakequeue_owner")
+            conn.execute("create table lakequeue.mine (a int default lakequeue.answer())")
+        small.function("answer", "", "text", "return '42';")
+        with pytest.raises(MigrationError, match="cannot drop function") as changed:
+            small.migrate()
+        assert changed.value.hint
+        assert "mine" in changed.value.hint
+        small.remove("procedures/answer.sql")
+        with pytest.raises(MigrationError, match="cannot drop function") as removed:
+            small.migrate()
+        assert removed.value.hint
+        assert "mine" in removed.value.hint
+        assert small.value("select lakequeue.answer()") == 42
+
+    def test_percent_signs_and_dollar_quotes(self, small: Small) -> None:
+        small.function("answer", "", "text", "return format('%s %% %L $q$ ; $q$', 1, ':x');")
+        small.migrate()
+        assert small.value("select lakequeue.answer()") == "1 % ':x' $q$ ; $q$"
+
+    def test_public_may_execute_nothing(self, small: Small) -> None:
+        small.function("answer", "", "int", "return 42;")
+        small.migrate()
+        small.function("answer", "", "text", "return '42';")
+        small.migrate()
+        public = (
+            "select count(*) from pg_proc p where pronamespace = 'lakequeue'::regnamespace "
+            "and has_function_privilege('test_stranger', p.oid, 'execute')"
+        )
+        assert small.value(public) == 0
+
+
+@on_one_server
+class TestFailures:
+    """A failure says where and why, and changes nothing."""
+
+    @pytest.mark.parametrize(
+        ("body", "reason"),
+        [
+            ("retrun 1;", "syntax error"),
+            ("return (select nothing_such;", "syntax error|missing|mismatched"),
+        ],
+    )
+    def test_broken_body(self, small: Small, body: str, reason: str) -> None:
+        small.function("answer", "", "int", "return 42;")
+        small.migrate()
+        small.function("first", "", "int", "return 1;")
+        small.function("answer", "", "int", body)
+        with pytest.raises(MigrationError, match=rf"procedures/answer.sql: .*({reason})"):
+            small.migrate()
+        assert small.value("select lakequeue.answer()") == 42
+        assert small.value("select to_regproc('lakequeue.first')") is None
+        assert small.status().changed_files == ["procedures/answer.sql", "procedures/first.sql"]
+
+    def test_broken_body_of_a_sql_function(self, small: Small) -> None:
+        small.write(
+            "procedures/answer.sql",
+            "create function lakequeue.answer() returns int language sql\n"
+            "as $$ select a.no_such_column from lakequeue.things a $$;\n",
+        )
+        with pytest.raises(
+            MigrationError, match=r"procedures/answer.sql: column .* does not exist"
+        ):
+            small.migrate()
+
+    def test_missing_table_of_a_view(self, small: Small) -> None:
+        small.write("procedures/v.sql", "create view lakequeue.v as select * from lakequeue.gone;")
+        with pytest.raises(MigrationError, match=r"procedures/v.sql: relation .* does not exist"):
+            small.migrate()
+
+    def test_file_that_makes_something_else(self, small: Small) -> None:
+        small.write(
+            "procedures/answer.sql", "create function lakequeue.other() returns int return 1;"
+        )
+        with pytest.raises(MigrationError, match=r"answer.sql makes lakequeue.other\(\)"):
+            small.migrate()
+
+    def test_file_that_makes_nothing(self, small: Small) -> None:
+        small.write("procedures/answer.sql", "select 1;")
+        with pytest.raises(MigrationError, match="makes no function or view answer"):
+            small.migrate()
+        small.remove("procedures/answer.sql")
+        small.write(
+            "triggers/answer.sql",
+            "create function lakequeue.answer() returns trigger language plpgsql "
+            "as $$ begin return new; end $$;",
+        )
+        with pytest.raises(MigrationError, match="makes no trigger answer"):
+            small.migrate()
+
+    def test_same_name_twice(self, small: Small) -> None:
+        small.function("on_things", "", "int", "return 1;")
+        with pytest.raises(MigrationError, match="has the name of"):
+            small.migrate()
+
+    def test_migration_fails_half_way(self, small: Small) -> None:
+        small.add_migration(3, "create table lakequeue.more (id int);\nselect 1/0", "select 1")
+        with pytest.raises(MigrationError, match="migration lakequeue-0003-more: division by zero"):
+            small.migrate()
+        assert small.status().pending == ["lakequeue-0003-more"]
+        assert small.value("select to_regclass('lakequeue.more')") is None
+        small.add_migration(3, "create table lakequeue.more (id int)", "drop table lakequeue.more")
+        assert small.migrate().applied == ["lakequeue-0003-more"]
+
+    def test_verify_script_fails(self, small: Small) -> None:
+        small.write(
+            "db/verify/lakequeue-0002-things.sql",
+            "insert into lakequeue.things values (7, 7);\n"
+            "do $$ begin assert false, 'things are bad'; end $$;\n",
+        )
+        with pytest.raises(MigrationError, match="things are bad") as raised:
+            small.migrate()
+        assert raised.value.hint
+        assert "does not pass" in raised.value.hint
+        assert small.value("select count(*) from lakequeue.things where id = 7") == 0
+
+    def test_grants_fail(self, small: Small) -> None:
+        small.write("db/grants.sql", "grant execute on function lakequeue.gone() to lakequeue_app;")
+        with pytest.raises(MigrationError, match=r"db/grants.sql: function .* does not exist"):
+            small.migrate()
+
+    def test_missing_and_empty_folders(self, small: Small) -> None:
+        for name in small.source.migration_names:
+            for suffix in ("sql", "rollback.sql"):
+                small.remove(f"db/migrations/{name}.{suffix}")
+        with pytest.raises(MigrationError, match="no migrations in"):
+            small.migrate()
+        (small.folder / "db" / "migrations").rmdir()
+        with pytest.raises(MigrationError, match="no folder"):
+            small.migrate()
+
+    def test_missing_grants(self, small: Small) -> None:
+        small.remove("db/grants.sql")
+        with pytest.raises(MigrationError, match=r"no file .*grants\.sql"):
+            small.migrate()
+        assert small.status().applied == []
+
+    def test_wrong_name_of_a_migration(self, small: Small) -> None:
+        small.write("db/migrations/0003-more.sql", "select 1;")
+        with pytest.raises(MigrationError, match="not named like a migration"):
+            small.migrate()
+
+    def test_table_in_use(self, small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(migrate, "LOCK_TIMEOUT", "100ms")
+        small.migrate()
+        small.add_migration(
+            3, "alter table lakequeue.things add more int", "alter table lakequeue.things drop more"
+        )
+        with psycopg.connect(small.database.conninfo()) as conn:
+            conn.execute("set role lakequeue_owner")
+            conn.execute("select * from lakequeue.things")
+            with pytest.raises(MigrationError, match="lock timeout") as raised:
+                small.migrate()
+            assert raised.value.hint
+            assert "pg_stat_activity" in raised.value.hint
+            conn.rollback()
+        assert small.migrate().applied == ["lakequeue-0003-more"]
+
+    def test_another_migration_is_running(self, small: Small) -> None:
+        lines: list[str] = []
+        waiting = threading.Event()
+
+        def say(line: str) -> None:
+            lines.append(line)
+            waiting.set()
+
+        with psycopg.connect(small.database.conninfo(), autocommit=True) as holder:
+            holder.execute("select pg_advisory_lock(%s)", [migrate.LOCK_KEY])
+            pid = holder.info.backend_pid
+            thread = threading.Thread(
+                target=migrate.migrate, args=(small.database.conninfo(), say, small.source)
+            )
+            thread.start()
+            assert waiting.wait(30)
+            assert lines == [f"server process {pid} is migrating this database: waiting for it"]
+            assert small.status().applied == []
+        thread.join()
+        assert lines[-1] == "schema version 2 is installed"
+
+    def test_killed_in_the_middle(self, small: Small) -> None:
+        """No lock and no half-done migration stays behind."""
+        small.migrate()
+        small.add_migration(
+            3,
+            "create table lakequeue.more (id int);\nset local role none;\n"
+            "select pg_terminate_backend(pg_backend_pid())",
+            "drop table lakequeue.more",
+        )
+        with pytest.raises(lakequeue_database.DatabaseUnavailable):
+            small.migrate()
+        assert small.value("select to_regclass('lakequeue.more')") is None
+        small.add_migration(3, "create table lakequeue.more (id int)", "drop table lakequeue.more")
+        assert small.migrate().applied == ["lakequeue-0003-more"]
+
+    def test_output_of_a_query_stays_off_standard_output(
+        self, small: Small, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        small.add_migration(3, "select 'a row of text'", "select 1")
+        small.migrate()
+        assert capsys.readouterr().out == ""
+
+    def test_without_transaction(self, small: Small) -> None:
+        small.migrate()
+        small.write(
+            "db/migrations/lakequeue-0003-index.sql",
+            "-- transactional: false\n"
+            "set role lakequeue_owner;\n"
+            "create index concurrently things_id on lakequeue.things (id);\n",
+        )
+        small.write(
+            "db/migrations/lakequeue-0003-index.rollback.sql", "drop index lakequeue.things_id;\n"
+        )
+        assert small.migrate().applied == ["lakequeue-0003-index"]
+        assert small.migrate().changed is False
+        assert small.revert_to("2") == ["lakequeue-0003-index"]
+
+
+@on_one_server
+class TestRevert:
+    def test_to_a_name_or_number(self, small: Small) -> None:
+        small.add_migration(3, "create table lakequeue.more (id int)", "drop table lakequeue.more")
+        small.migrate()
+        assert small.revert_to("lakequeue-0002-things") == ["lakequeue-0003-more"]
+        assert small.value("select to_regclass('lakequeue.things')") is not None
+        assert (
+            small.value(
+                "select count(*) from pg_proc where pronamespace = 'lakequeue'::regnamespace"
+            )
+            == 0
+        )
+        assert small.status().database_version is None
+        assert small.migrate().applied == ["lakequeue-0003-more"]
+        assert small.revert_to("3") == []
+        assert small.revert_to("1") == ["lakequeue-0003-more", "lakequeue-0002-things"]
+
+    def test_all_or_nothing(self, small: Small) -> None:
+        small.add_migration(3, "create table lakequeue.more (id int)", "drop table lakequeue.more")
+        small.write("db/migrations/lakequeue-0002-things.rollback.sql", "select 1/0;")
+        small.migrate()
+        before = _catalog(small.database)
+        with pytest.raises(MigrationError, match="reverting lakequeue-0002-things: division"):
+            small.revert_to("nothing")
+        assert _catalog(small.database) == before
+        assert small.status().up_to_date
+
+    def test_unknown_name(self, small: Small) -> None:
+        small.migrate()
+        with pytest.raises(MigrationError, match="no migration never is applied") as raised:
+            small.revert_to("never")
+        assert raised.value.hint
+        assert "lakequeue-0001-roles, lakequeue-0002-things" in raised.value.hint
+
+    def test_without_rollback_script(self, small: Small) -> None:
+        small.migrate()
+        small.remove("db/migrations/lakequeue-0002-things.rollback.sql")
+        with pytest.raises(MigrationError, match="has no rollback script"):
+            small.revert_to("1")
+
+    def test_nothing_applied(self, small: Small) -> None:
+        with pytest.raises(MigrationError, match="nothing to revert"):
+            small.revert_to("nothing")
+
+    def test_roles_stay(self, small: Small) -> None:
+        small.migrate()
+        small.revert_to("nothing")
+        with psycopg.connect(small.database.conninfo()) as conn:
+            row = conn.execute("select to_regrole('lakequeue_owner') is not null").fetchone()
+        assert row == (True,)
+
+
+def _catalog(database: Database) -> str:
+    """Everything in the database but the bookkeeping, as pg_dump tells it."""
+    dump = subprocess.run(
+        [
+            database.server.program("pg_dump"),
+            "--schema-only",
+            "--exclude-schema=lakequeue_migrations",
+            database.server.conninfo(database.name),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # Newer versions put a random word into two lines.
+    lines = [line for line in dump.stdout.splitlines() if not line.startswith(("\\", "--"))]
+    return "\n".join(lines)
