@@ -1,0 +1,107 @@
+-- sweep_leases: expired leases, due retries, runs presumed dead and silent workers, a batch of each; safe at any time.
+-- How an expired attempt ends is in test__expire_leases.sql.
+begin;
+\ir scenarios.sql
+select plan(40);
+
+create function pg_temp.swept(batch_size integer default 50)
+returns text language sql
+as $$ select format('%s %s %s %s', s.expired, s.retries, s.runs_ended, s.workers_lost) from lakequeue.sweep_leases(batch_size) s $$;
+
+select says_and_changes_nothing('select pg_temp.swept()', '0 0 0 0', 'nothing to do');
+
+-- --- expired leases ---------------------------------------------------------------------------------------------
+
+select start() as a \gset
+select advance('10 min') \gset
+select is(pg_temp.swept(), '1 0 0 0', 'a lease that has run out');
+select is(states(:a), 'enqueued expired', 'its task is back in the queue');
+select says_and_changes_nothing('select pg_temp.swept()', '0 0 0 0', 'a second sweep finds nothing');
+
+-- --- due retries keep their place (rule 2) ----------------------------------------------------------------------
+
+select task_of(:a) as old \gset
+select agent_of(:old) as agent \gset
+select claim(:old) as b \gset
+select advance('1 min') \gset
+select enqueue_task(:'agent', '/newer.pdf') as newer \gset
+select enqueue_task(:'agent', '/urgent.pdf', priority => 9) as urgent \gset
+select report(:b, 'failure') \gset
+select t.retry_at as due from tasks t where t.id = :old \gset
+select set_clock(:'due'::timestamptz - interval '1 us') \gset
+select says_and_changes_nothing('select pg_temp.swept()', '0 0 0 0', 'a retry waits to its time');
+savepoint not_yet;
+select results_eq(format('select task_id from dequeue_tasks(''w2'', 10, array[%L])', :'agent'),
+                  format('values (%s::bigint), (%s)', :urgent, :newer), 'nobody gets it before');
+rollback to not_yet;
+select advance('1 us') \gset
+select is(pg_temp.swept(), '0 1 0 0', 'then it is due');
+select task_is(:old, '{"status": "enqueued", "retry_at": null, "failures": 2}', 'and claimable');
+select results_eq(format('select task_id from dequeue_tasks(''w2'', 10, array[%L])', :'agent'),
+                  format('values (%s::bigint), (%s), (%s)', :urgent, :old, :newer), 'at its old place: before what came later, after what is urgent');
+select says_and_changes_nothing('select pg_temp.swept()', '0 0 0 0', 'a second sweep finds nothing');
+
+-- --- runs presumed dead ---------------------------------------------------------------------------------------------
+
+select attempt_in('superseded') as lost \gset
+select start() as unconfirmed \gset
+select store(:unconfirmed) \gset
+select sweep_leases(1000) \gset
+select a.presumed_dead_at as due from task_attempts a where a.id = :lost \gset
+select set_clock(:'due'::timestamptz - interval '1 us') \gset
+select attempt_is(:lost, '{"run_ended_at": null}', 'a run that was overtaken counts') from sweep_leases(1000);
+select advance('1 us') \gset
+select is(runs_ended > 0, true, 'until it is presumed dead') from sweep_leases(1000);
+select attempt_is(:lost, jsonb_build_object('status', 'superseded', 'run_ended_at', _now()), 'that is noted');
+select attempt_is(:unconfirmed, jsonb_build_object('status', 'succeeded', 'run_ended_at', _now(), 'reported_at', null),
+                  'so is the run whose agent never confirmed its result');
+select is(report(:unconfirmed, 'success'), 'accepted', 'who may do so later');
+select says_and_changes_nothing('select pg_temp.swept(1000)', '0 0 0 0', 'a second sweep finds nothing');
+
+-- --- silent workers ---------------------------------------------------------------------------------------------------
+
+select worker_heartbeat('silent') \gset
+select worker_heartbeat('stopped', stopping => true) \gset
+select advance('30 s') \gset
+select worker_heartbeat('alive') \gset
+select advance('30 s') \gset
+select is(pg_temp.swept(1000), '0 0 0 0', 'a minute of silence is allowed');
+select advance('1 us') \gset
+select is(pg_temp.swept(1000), '0 0 0 1', 'more is not');
+select results_eq('select name, stopped_at = _now() from workers order by name',
+                  'values (''alive'', null), (''silent'', true), (''stopped'', false)', 'the silent one is taken for dead, no other');
+select says_and_changes_nothing('select pg_temp.swept(1000)', '0 0 0 0', 'a second sweep finds nothing');
+select worker_heartbeat('silent') \gset
+select is(w.stopped_at, null, 'if it speaks again it lives') from workers w where w.name = 'silent';
+
+-- --- a batch of each -----------------------------------------------------------------------------------------------------
+
+create temporary table first as select start() as attempt from generate_series(1, 3);
+select advance('10 min') \gset
+select sweep_leases(1000) \gset
+create temporary table overtaken as select claim(task_of(f.attempt), 'w2') as attempt from first f;
+select count(store(f.attempt)) from first f \gset
+select count(report(start(), 'failure')) from generate_series(1, 3) \gset
+select count(start()) from generate_series(1, 3) \gset
+select worker_heartbeat('alive') \gset
+select advance('1 hour') \gset
+select is(pg_temp.swept(2), '2 2 2 1', 'no more than a batch of each kind');
+select is(pg_temp.swept(2) like '% 1 1 0', true, 'the rest in the next');
+select sweep_leases(1000) \gset
+select is(pg_temp.swept(2), '0 0 0 0', 'until there is none');
+select is_empty('select from overtaken o join task_attempts a on a.id = o.attempt where a.run_ended_at is null', 'none of the runs counts any more');
+select is_empty('select from tasks t where t.retry_at is not null or t.status = ''processing''', 'no retry waits, nothing is processing');
+
+-- --- refused, and for whom --------------------------------------------------------------------------------------------------
+
+select refused(format('select sweep_leases(%s)', size), 'LQ400', 'batch_size ' || size)
+from unnest(array['null', '0', '-1', '1001', '2147483647', '-2147483648']) size;
+set session authorization test_worker;
+select is(pg_temp.swept(1) || pg_temp.swept(1000), '0 0 0 00 0 0 0', 'a worker calls it, with a batch of 1 or of 1,000');
+set session authorization test_owner;
+select not_for(login, 'select lakequeue.sweep_leases()')
+from unnest(array['test_app', 'test_web', 'test_agent', 'test_operator', 'test_reader', 'test_stranger']) login;
+
+select ledger_is_exact();
+select * from finish();
+rollback;
