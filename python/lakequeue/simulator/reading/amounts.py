@@ -21,7 +21,7 @@ _TAX = (
     r"steuer(?:betrag|n)?|mwst\.?betrag|btw(?:[ -]?bedrag)?|tva|tps|tvq|taxes?|omzetbelasting)(?![a-z])"
 )
 _NET = (
-    r"(?<![a-z])(?:net|netto|nettobetrag|nettosumme|nettopreis|subtotal|sub-total|sub total|subtotaal|sub-totaal|"
+    r"(?<![a-z])(?:net|netto[a-z]*|subtotal|sub-total|sub total|subtotaal|sub-totaal|"
     r"zwischensumme|sous-total|sous total|excl|excl\.|exclusief|exclusive|excluding|exkl|exkl\.|ex\.?|"
     r"ht|h\.t\.?|hors taxes?|hors tva|before tax|untaxed|taxable|ohne mwst|ohne ust|warenwert|"
     r"grondslag|maatstaf|base imposable|total net|net total|pre-tax|gesamtnetto)(?![a-z])"
@@ -197,14 +197,16 @@ def _from_headings(document: Document, line: Line, amounts: list[Amount]) -> Ite
         cell = line.cell_at(amount.start)
         for distance, above in enumerate(document.above(line, 3)):
             if is_table_heading(above):
-                return
+                break
             heads = [head for head in above.cells if head.overlaps(cell, 1)]
             if not heads and distance == 0 and len(above.cells) == len(line.cells):
                 heads = [above.cells[cell.index]]
-            named = bool(heads) and not re.search(r"\d{2}", heads[0].text)
+            named = bool(heads) and not re.search(r"\d{2}", _RATE.sub("", heads[0].folded))
             kinds = classify(heads[0].folded) if named else []
             for kind, score in kinds if amount.exact else []:
-                yield Candidate(kind, amount, score - 0.1 - 0.06 * distance, line)
+                rate = _RATE.search(heads[0].folded)
+                percent = float(rate[1].replace(",", ".")) if rate else None
+                yield Candidate(kind, amount, score - 0.1 - 0.06 * distance, line, percent)
             if kinds:
                 break
 

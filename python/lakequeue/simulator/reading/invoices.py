@@ -58,7 +58,10 @@ class InvoiceReader:
     def read(self) -> dict[str, Found]:
         """All fields that were found."""
         customer = people.find_customer(self.document, self.labels, self.by_line)
+        pair = None if customer else people.side_by_side(self.document, self.language)
         issuer = people.find_issuer(self.document, self.labels, self.by_line, customer)
+        if pair and (issuer is None or str(issuer.value) in (pair[0].value, pair[1].value)):
+            issuer, customer = pair
         if customer is None:
             customer = people.find_addressee(self.document, issuer)
         sums = amounts.choose(amounts.find_candidates(self.document))

@@ -108,6 +108,10 @@ def find_kind(document: Document) -> tuple[str, float]:
         scores["credit_note"] += scores["invoice"] * 0.5
     if scores["reminder"] >= 3 or scores["quote"] >= 3.5 or scores["receipt"] >= 3:
         scores["invoice"] *= 0.6
+    if scores["invoice"] >= 3:
+        # "Bon de commande" or "Lieferschein" on an invoice names what it refers to.
+        scores["purchase_order"] *= 0.5
+        scores["delivery_note"] *= 0.5
     best = max(scores, key=scores.__getitem__)
     if scores[best] < 0.7:
         return "other", 0.3

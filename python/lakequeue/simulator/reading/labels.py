@@ -264,8 +264,10 @@ _LABELS: tuple[tuple[str, float, str], ...] = (
     ),
 )
 
+# A label ends with its word, with its own sign (Nr.123), or where a digit is drawn right behind it.
+_END = r"(?:(?<=[.#°])|(?![a-z0-9_])|(?<=[a-z]{6})(?=\d))"
 _COMPILED = tuple(
-    (kind, strength, re.compile(rf"(?<![a-z0-9_])(?:{pattern})(?:(?<=[.#°])|(?![a-z0-9_]))"))
+    (kind, strength, re.compile(rf"(?<![a-z0-9_])(?:{pattern}){_END}"))
     for kind, strength, pattern in _LABELS
 )
 

@@ -31,14 +31,17 @@ _NO_NAME = re.compile(
     r"attn|z\. ?hd|t\.a\.v|p\.?o\.? box|postfach|postbus|hrb|registered|company (?:no|reg)|ein\b|abn\b)"
 )
 _STREET = re.compile(
-    r"^\W*\d+[a-z]?,? (?:\w+[ .]){1,4}|(?:strasse|straße|str\.|weg|platz|allee|gasse|ufer|damm|ring|laan|"
-    r"straat|plein|kade|gracht|dijk|singel|street|st\.?|road|rd\.?|avenue|ave\.?|lane|drive|dr\.|blvd|way|"
-    r"square|court|rue|boulevard|chemin|impasse|quai|cours|allee|zac) ?\d*[a-z]?(?:[-/]\d+)?\W*$|"
+    r"^\W*\d+[a-z]?,? (?:\w+[ .]){1,4}|"
+    # German and Dutch streets are one word with their kind, and have a number.
+    r"(?:strasse|straße|str\.|weg|platz|allee|gasse|ufer|damm|ring|markt|hof|graben|laan|straat|plein|"
+    r"kade|gracht|dijk|singel|street|steeg|pad) ?\d+ ?[a-z]?(?:[-/]\d+)?\W*$|"
+    r"(?<![a-z])(?:street|st\.?|road|rd\.?|avenue|ave\.?|lane|drive|dr\.|blvd|way|square|court|rue|"
+    r"boulevard|chemin|impasse|quai|cours|allee|zac)\W*$|"
     r"^\W*(?:\d+,? )?(?:bis |ter )?(?:rue|avenue|boulevard|chemin|impasse|quai|place|allee|route)\b|"
-    r"^\W*(?:[a-z]{1,2}-)?\d{4,5}(?: ?[a-z]{2})? [a-z]|\b[a-z]{2} \d{5}(?:-\d{4})?\b|"
+    r"^\W*(?:[a-z]{1,2}-)?\d{4,5}(?: ?[a-z]{2})? [a-z]|^\W*\d{4} ?[a-z]{2}$|\b[a-z]{2} \d{5}(?:-\d{4})?\b|"
     r"\b[a-z]{1,2}\d[a-z\d]? \d[a-z]{2}\b|"
-    r"^\W*(?:deutschland|germany|nederland|netherlands|france|belgi(?:e|um|que)|schweiz|suisse|switzerland|"
-    r"osterreich|austria|united (?:kingdom|states)|usa|uk|england|luxembourg|espana|italia)\W*$"
+    r"^\W*(?:deutschland|germany|nederland|netherlands|france|belgi(?:e|um|que)|schweiz|suisse|"
+    r"switzerland|osterreich|austria|united (?:kingdom|states)|usa|uk|england|luxembourg|espana|italia)\W*$"
 )
 _POSTAL = re.compile(r"\W*(?:[a-z]{1,2}-)?\d{4,5}(?: ?[a-z]{2})? [a-z]")
 _SENTENCE = re.compile(r"[^\W\d]{4,}\.$|(?:\S+ ){4,}\S+\.$")
@@ -140,6 +143,27 @@ def find_issuer(
     return max(candidates, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
+def side_by_side(document: Document, language: str) -> tuple[Found, Found] | None:
+    """Issuer and customer where two address blocks stand side by side without labels.
+
+    The customer's is where envelopes have their window: on the left, in France on the right.
+    """
+    for line in [line for line in document.lines if line.page == document.first_page][:12]:
+        if is_table_heading(line):
+            return None
+        cells = [
+            cell
+            for cell in line.cells
+            if looks_like_name(cell)
+            and any(_STREET.search(other.folded) for other in _block_below(document, cell))
+        ]
+        if len(cells) != 2 or len(line.cells) != 2:
+            continue
+        names = [Found(clean_name(cell.text), 0.55, line.page) for cell in cells]
+        return (names[0], names[1]) if language == "fr" else (names[1], names[0])
+    return None
+
+
 def find_addressee(document: Document, issuer: Found | None) -> Found | None:
     """The first name of an address block that is not the sender's: a letter's window."""
     first = [line for line in document.lines if line.page == document.first_page][:30]
@@ -204,7 +228,11 @@ def _block_below(document: Document, cell: Cell) -> list[Cell]:
     for line in document.below(cell.line, 5):
         if line.blanks_before > 1:
             break
-        under = [other for other in line.cells if abs(other.start - cell.start) <= 2]
+        under = [
+            other
+            for other in line.cells
+            if abs(other.start - cell.start) <= 2 or abs(other.end - cell.end) <= 2
+        ]
         block.extend(under[:1])
     return block
 
