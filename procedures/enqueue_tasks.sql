@@ -49,37 +49,32 @@ begin
 
   -- A dedup_key's holder may end failed or cancelled between the insert that met it and the look for it: try again.
   for v_round in 1..5 loop
-    with wanted as (
-      select d.*, v_new_ids[d.position] as id
-      from _documents(v_documents) d
-      where d.refusal is null and v_task_ids[d.position] is null
-    ), inserted as (
-      insert into tasks as t (
-        id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at,
-        estimated_tokens, page_count, document_bytes)
-      overriding system value
-      select w.id, v_agent.id, extraction, v_customer, coalesce(w.document_path, ''), w.payload, w.dedup_key,
-             coalesce(w.priority, enqueue_tasks.priority), v_now,
-             estimate_tokens(agent, w.page_count, w.document_bytes), w.page_count, w.document_bytes
-      from wanted w
-      order by w.dedup_key, w.id
-      on conflict do nothing
-      returning t.id
-    )
-    select array_agg(coalesce(v_task_ids[n.number], i.id) order by n.number) into v_task_ids
-    from unnest(v_new_ids) with ordinality n(id, number)
-    left join inserted i on i.id = n.id;
+    insert into tasks (
+      id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at,
+      estimated_tokens, page_count, document_bytes)
+    overriding system value
+    select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.document_path, ''), d.payload, d.dedup_key,
+           coalesce(d.priority, enqueue_tasks.priority), v_now,
+           estimate_tokens(agent, d.page_count, d.document_bytes), d.page_count, d.document_bytes
+    from rows from (_documents(v_documents), unnest(v_new_ids), unnest(v_task_ids))
+      as d("position", name, document_path, refusal, priority, payload, dedup_key, page_count, document_bytes, new_id, task_id)
+    where d.refusal is null and d.task_id is null
+    order by d.dedup_key, d.new_id
+    on conflict do nothing;
 
-    select array_agg(coalesce(v_task_ids[d.position], t.id) order by d.position),
-           coalesce(bool_and(d.refusal is not null or v_task_ids[d.position] is not null or t.id is not null), true)
+    -- LIMIT keeps these probes of an index per document, whatever the statistics say: a join may read all tasks.
+    select array_agg(coalesce(d.task_id, own.id, holder.id) order by d.position),
+           coalesce(bool_and(d.refusal is not null or coalesce(d.task_id, own.id, holder.id) is not null), true)
     into v_task_ids, v_all_known
-    from _documents(v_documents) d
+    from rows from (_documents(v_documents), unnest(v_new_ids), unnest(v_task_ids))
+      as d("position", name, document_path, refusal, priority, payload, dedup_key, page_count, document_bytes, new_id, task_id)
     left join lateral (
-      -- LIMIT keeps this a probe of tasks_dedup per document: a join may read all tasks of the agent.
-      select h.id from tasks h
-      where h.agent_id = v_agent.id and h.customer = v_customer and h.dedup_key = d.dedup_key
-        and h.status not in ('failed', 'cancelled')
-      limit 1) t on d.refusal is null and v_task_ids[d.position] is null;
+      select t.id from tasks t where t.id = d.new_id limit 1) own on true
+    left join lateral (
+      select t.id from tasks t
+      where t.agent_id = v_agent.id and t.customer = v_customer and t.dedup_key = d.dedup_key
+        and t.status not in ('failed', 'cancelled')
+      limit 1) holder on own.id is null and d.task_id is null and d.refusal is null;
     exit when v_all_known;
   end loop;
   if not v_all_known then
@@ -89,8 +84,9 @@ begin
 
   if extraction is not null then
     insert into extraction_documents (extraction_id, name, task_id, refusal)
-    select extraction, coalesce(d.name, ''), v_task_ids[d.position], left(d.refusal, 4000)
-    from _documents(v_documents) d
+    select extraction, coalesce(d.name, ''), d.task_id, left(d.refusal, 4000)
+    from rows from (_documents(v_documents), unnest(v_task_ids))
+      as d("position", name, document_path, refusal, priority, payload, dedup_key, page_count, document_bytes, task_id)
     order by d.position;
   end if;
 
