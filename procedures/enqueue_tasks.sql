@@ -100,7 +100,7 @@ begin
     select u.number::integer, u.task_id, u.task_id is not distinct from u.new_id
     from unnest(v_task_ids, v_new_ids) with ordinality u(task_id, new_id, number)
     order by u.number;
-exception when check_violation or not_null_violation then
+exception when check_violation or not_null_violation or numeric_value_out_of_range then
   raise exception using errcode = 'LQ400', message = format('a document cannot be enqueued: %s', sqlerrm),
     hint = 'Nothing was enqueued. Paths are 1 to 4096 characters, priorities 0 to 9, payloads at most 8 kB.';
 end $$;
