@@ -3,7 +3,7 @@
 --
 -- worker: the adopter. batch_size: most attempts, 1 to 1000.
 -- Returns the attempts as dequeue_tasks does, outcome adopted, with a fresh lease. A worker is dead when it stopped, or
---   has been silent for a minute.
+--   has been silent for a minute; one that sends no heartbeats (a person at psql), a minute after its claim.
 -- Errors: LQ400 bad worker or batch size.
 -- Locks: the tasks in id order, skipping locked ones, then their attempts.
 create or replace function lakequeue.adopt_attempts(worker text, batch_size integer default 10)
@@ -42,17 +42,22 @@ begin
           and p.locked_by <> worker
           and p.cancel_requested_at is null
           and p.lease_expires_at > v_now
-          and (w.name is null or w.stopped_at is not null or w.heartbeat_at < v_now - interval '1 minute')
+          and coalesce(w.stopped_at is not null or w.heartbeat_at < v_now - interval '1 minute',
+                       a.started_at < v_now - interval '1 minute')
         order by p.id
         limit batch_size))
       and t.status = 'processing'
     order by t.id
     for no key update skip locked);
 
+  -- Somebody living may have adopted it between the look and the lock.
   with adopted as (
     update task_attempts a
     set worker = adopt_attempts.worker
     where a.task_id = any(v_task_ids) and a.status = 'running' and a.run_id is null and a.worker <> adopt_attempts.worker
+      and not exists (
+        select from workers w
+        where w.name = a.worker and w.stopped_at is null and w.heartbeat_at >= v_now - interval '1 minute')
     returning a.id, a.task_id, a.agent_id
   ), owned as (
     update tasks t

@@ -30,7 +30,11 @@ begin
   with recorded as (
     update task_attempts a
     set run_id = u.run_id
-    from (select distinct on (p.attempt) p.attempt, p.run_id from unnest(attempts, run_ids) p(attempt, run_id)) u
+    from (
+      select distinct on (p.attempt) p.attempt, p.run_id
+      from unnest(attempts, run_ids) with ordinality p(attempt, run_id, number)
+      order by p.attempt, p.number
+    ) u
     where a.id = u.attempt and a.run_id is null
     returning a.id
   )

@@ -1,5 +1,5 @@
 -- The runs that somebody should look up at the relay now: those whose lease is in its last third or over, those that
--- were asked to cancel, and those that outlived their attempt. Each is handed out once in 10 seconds, whoever asks, so
+-- were asked to cancel, and those whose attempt was superseded. Each is handed out once in 10 seconds, whoever asks, so
 -- that several workers together ask the relay no more often than one.
 --
 -- worker: who asks: its own runs come first. batch_size: most runs, 1 to 1000.
@@ -19,6 +19,8 @@ as $$
 declare
   v_now timestamptz := _now();
   v_ids bigint[];
+  v_task_ids bigint[];
+  v_checked bigint[];
 begin
   if batch_size is null or batch_size not between 1 and 1000 then
     raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 1000', hint = 'The default is 50.';
@@ -46,21 +48,30 @@ begin
     order by d.worker is distinct from runs_to_check.worker, d.due
     limit batch_size);
 
-  perform from tasks t
-  where t.id = any(array(select a.task_id from task_attempts a where a.id = any(v_ids)))
-  order by t.id
-  for no key update skip locked;
-  update task_attempts a set checked_at = v_now where a.id = any(v_ids);
+  -- What somebody else holds is changing now, or is being handed out: it can wait for the next time.
+  v_task_ids := array(
+    select t.id from tasks t
+    where t.id = any(array(select a.task_id from task_attempts a where a.id = any(v_ids)))
+    order by t.id
+    for no key update skip locked);
+  with checked as (
+    update task_attempts a set checked_at = v_now
+    where a.id = any(v_ids) and a.task_id = any(v_task_ids)
+      and a.status in ('running', 'superseded') and a.run_ended_at is null
+      and coalesce(a.checked_at <= v_now - interval '10 seconds', true)
+    returning a.id
+  )
+  select coalesce(array_agg(c.id), '{}') into v_checked from checked c;
 
   return query
     select a.id, a.task_id, g.name, a.run_id, a.run_key,
-           case when a.status <> 'running' then 'lost'
+           case when a.status = 'superseded' then 'lost'
                 when t.cancel_requested_at is not null then 'cancel'
                 else 'lease' end
     from task_attempts a
     join tasks t on t.id = a.task_id
     join agents g on g.id = a.agent_id
-    where a.id = any(v_ids)
+    where a.id = any(v_checked)
     order by array_position(v_ids, a.id);
 end $$;
 
