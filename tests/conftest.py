@@ -35,6 +35,7 @@ import datetime
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -85,6 +86,8 @@ def pytest_configure(config: pytest.Config) -> None:
         misleading = name.startswith(("PG", "LAKEQUEUE_", "DATABASE_URL", "DATABRICKS_", "MLFLOW_"))
         if misleading and not name.startswith("LAKEQUEUE_TEST_"):
             del os.environ[name]
+    # A run that is told to end stops its servers first (`timeout`, a cancelled CI job).
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
     # Nor may a test write among the developer's own files.
     home = tempfile.mkdtemp(prefix="lakequeue-home-", dir="/tmp")
     config.add_cleanup(partial(shutil.rmtree, home, ignore_errors=True))
