@@ -20,7 +20,9 @@ from lakequeue.errors import Problem
 # Each is the module lakequeue.commands.NAME with a click command called `command`. The words are
 # here, since asking the modules for them would import them all.
 COMMANDS = {
+    "up": "Start everything on this machine and print the address.",
     "parse": "Parse PDF files and show their contents, tokens and cost.",
+    "web": "Serve the pages, the API and the webhook.",
     "worker": "Run queued documents until stopped.",
     "status": "Show the queue, its agents and limits.",
     "migrate": "Bring the database to this version, show its state, or go back.",

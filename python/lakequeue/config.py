@@ -63,6 +63,47 @@ class Settings:
             "meaning": "Bearer token for that endpoint",
         },
     )
+    volume: Path | None = field(
+        default=None,
+        metadata={
+            "variable": "LAKEQUEUE_VOLUME",
+            "default": "volume/ in the data folder",
+            "meaning": "Folder where uploaded documents are kept; agents read them there",
+        },
+    )
+    document_folders: tuple[Path, ...] = field(
+        default=(),
+        metadata={
+            "variable": "LAKEQUEUE_DOCUMENT_FOLDERS",
+            "default": "none (on the embedded database: any)",
+            "meaning": "Further folders, separated as in PATH, from which pages show originals",
+        },
+    )
+    hosts: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "variable": "LAKEQUEUE_HOSTS",
+            "default": "this machine's names where only it is listened to, else any",
+            "meaning": "Host names under which the web part answers, separated by commas",
+        },
+    )
+    identity_header: str | None = field(
+        default=None,
+        metadata={
+            "variable": "LAKEQUEUE_IDENTITY_HEADER",
+            "default": "none: the user who runs the web part",
+            "meaning": "Header that names the person, set by a trusted proxy in front of the web "
+            "part, e.g. X-Forwarded-Email",
+        },
+    )
+    max_streams: int = field(
+        default=200,
+        metadata={
+            "variable": "LAKEQUEUE_MAX_STREAMS",
+            "default": "200",
+            "meaning": "Pages that are updated at once; further ones poll every 10 seconds",
+        },
+    )
     log_level: str = field(
         default="warning",
         metadata={
@@ -87,15 +128,35 @@ class Settings:
             raise WrongUse(
                 f"LAKEQUEUE_LOG_LEVEL is {level!r}", f"use one of {', '.join(LOG_LEVELS)}"
             )
-        data_dir = given.get("data_dir")
         return cls(
             database_url=given.get("database_url"),
-            data_dir=Path(data_dir).expanduser() if data_dir else None,
+            data_dir=_path(given.get("data_dir")),
             chat_url=given.get("chat_url"),
             chat_token=given.get("chat_token"),
+            volume=_path(given.get("volume")),
+            document_folders=tuple(
+                Path(part).expanduser()
+                for part in given.get("document_folders", "").split(os.pathsep)
+                if part
+            ),
+            hosts=tuple(part.strip() for part in given.get("hosts", "").split(",") if part.strip()),
+            identity_header=given.get("identity_header"),
+            max_streams=_count("LAKEQUEUE_MAX_STREAMS", given.get("max_streams"), 200, 5000),
             log_level=level,
             log_level_given="log_level" in given,
         )
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text).expanduser() if text else None
+
+
+def _count(variable: str, text: str | None, default: int, most: int) -> int:
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+        raise WrongUse(f"{variable} is {text!r}", f"use a number from 1 to {most}")
+    return int(text)
 
 
 def describe() -> Iterator[Variable]:

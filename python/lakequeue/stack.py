@@ -271,13 +271,18 @@ def make_worker(
     agents: list[str] | None = None,
     idle_limit: float = IDLE_LIMIT_SECONDS,
     drain_seconds: float = DRAIN_SECONDS,
+    callback_url: str | None = None,
 ) -> Worker:
-    """Make a worker with a local relay; its runs find everything in their environment."""
+    """Make a worker with a local relay; its runs find everything in their environment.
+
+    `callback_url` is the webhook, if a web part runs; without one, runs confirm by SQL alone.
+    """
     environment = {
         **store.environment(),
         "LAKEQUEUE_DATABASE_URL": place.agent_conninfo,
         "LAKEQUEUE_CHAT_URL": model.url,
         "LAKEQUEUE_CHAT_TOKEN": model.token or "",
+        "LAKEQUEUE_CALLBACK_URL": callback_url or "",
     }
     relay = LocalRelay(forkserver, environment, jobs)
     settler = ForkedSettler(forkserver, place.worker_conninfo, store)

@@ -1,0 +1,147 @@
+"""JSON for programs: the pages' numbers, the stream of changes, health."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, request
+from flask.typing import ResponseReturnValue
+
+from lakequeue import __version__, database
+from lakequeue.web import callbacks, export, views
+from lakequeue.web.filters import Filter, cursor, parse_cursor, parse_key
+from lakequeue.web.live import TooManyStreams
+
+blueprint = Blueprint("api", __name__, url_prefix="/api")
+
+LARGEST_PAGE = 500
+
+
+def _filter() -> Filter:
+    return Filter.parse(request.args, views.clock()["today"])
+
+
+def _page_size(default: int, largest: int = LARGEST_PAGE) -> int:
+    asked = request.args.get("limit", default, type=int)
+    return max(1, min(asked, largest))
+
+
+@blueprint.get("/metrics")
+def metrics() -> Response:
+    """The overview's numbers; same filter as the page. Times in seconds, money in USD."""
+    chosen = _filter()
+    found = views.metrics(chosen)
+    return jsonify(
+        views.jsonable(
+            {
+                "from": chosen.from_day,
+                "to": chosen.to_day,
+                "time_zone": views.clock()["time_zone"],
+                **found,
+                "statuses": {
+                    name: {key: value for key, value in row.items() if key != "status"}
+                    for name, row in found["statuses"].items()
+                },
+            }
+        )
+    )
+
+
+@blueprint.get("/agents")
+def agents() -> Response:
+    """How each agent stands."""
+    return jsonify(agents=views.jsonable(views.agents()))
+
+
+@blueprint.get("/tasks")
+def tasks() -> Response:
+    """A page of tasks; `next` is the `after` of the following one."""
+    chosen = _filter()
+    size = _page_size(50)
+    after_at, after_id = parse_cursor(request.args.get("after"))
+    rows = views.reads().shared(
+        "list_tasks",
+        **chosen.parameters(),
+        page_size=size + 1,
+        after_at=after_at,
+        after_id=after_id,
+    )
+    shown = rows[:size]
+    more = len(rows) > size
+    return jsonify(
+        tasks=views.jsonable(shown),
+        next=cursor(shown[-1]["listed_at"], shown[-1]["task_id"]) if more else None,
+    )
+
+
+@blueprint.get("/tasks/<int:key>")
+def task(key: int) -> Response:
+    """All about one task, its result with texts included."""
+    return jsonify(views.task(key))
+
+
+@blueprint.get("/extractions")
+def extractions() -> Response:
+    """A page of extractions; `next` is the `before` of the following one."""
+    size = _page_size(20, 99)
+    rows = views.reads().shared(
+        "list_extractions",
+        page_size=size + 1,
+        before_id=parse_key(request.args.get("before")),
+    )
+    shown = rows[:size]
+    return jsonify(
+        extractions=views.jsonable(shown),
+        next=shown[-1]["extraction_id"] if len(rows) > size else None,
+    )
+
+
+@blueprint.get("/extractions/<int:key>")
+def extraction(key: int) -> Response:
+    """An extraction and a page of its documents; `next` is the `after` of the following one."""
+    size = _page_size(200)
+    rows = views.documents(key, size + 1, parse_key(request.args.get("after")))
+    shown = rows[:size]
+    return jsonify(
+        extraction=views.jsonable(views.extraction(key)),
+        documents=[export.document_json(row) for row in shown],
+        next=shown[-1]["document_id"] if len(rows) > size else None,
+    )
+
+
+@blueprint.get("/events")
+def events() -> ResponseReturnValue:
+    """The stream of changes (text/event-stream)."""
+    hub = views.web().hub
+    last_id = request.headers.get("Last-Event-ID") or request.args.get("last")
+    try:
+        stream, missed = hub.open(last_id)
+    except TooManyStreams:
+        refusal = callbacks.answer(
+            503, "too_many_streams", "All places are taken; poll every 10 seconds instead."
+        )
+        refusal.headers["Retry-After"] = "10"
+        return refusal
+    response = Response(hub.frames(stream, missed), content_type="text/event-stream; charset=utf-8")
+    response.headers["Cache-Control"] = "no-cache, no-transform"
+    response.headers["X-Accel-Buffering"] = "no"
+    # The generator is not closed by itself if its first event was never asked for.
+    response.call_on_close(stream.close)
+    return response
+
+
+@blueprint.get("/health")
+def health() -> ResponseReturnValue:
+    """Whether the database answers, and how the stream of changes is doing."""
+    hub = views.web().hub
+    found: dict[str, Any] = {
+        "version": __version__,
+        "streams": hub.streams,
+        "listening": hub.listening,
+        "database_seen_seconds_ago": hub.seen_seconds_ago,
+    }
+    try:
+        (row,) = views.reads().shared("schema_version")
+    except (database.DatabaseUnavailable, database.NotInstalled):
+        return jsonify(status="database unavailable", **found), 503
+    return jsonify(status="ok", schema_version=row["schema_version"], **found)

@@ -1,0 +1,250 @@
+"""The Flask application: `create_app(options)`."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from flask import Flask, Response, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import HTTPException
+
+from lakequeue import __version__, database
+from lakequeue.errors import Problem
+from lakequeue.web import api, callbacks, formats, guard, pages, views
+from lakequeue.web.filters import BadFilter
+from lakequeue.web.guard import Forged
+from lakequeue.web.inspector import Inspector
+from lakequeue.web.live import Hub
+from lakequeue.web.options import Options
+from lakequeue.web.reads import Reads
+from lakequeue.web.uploads import FORM_MEMORY_BYTES, FORM_PARTS, UploadRequest
+from lakequeue.web.volume import NoDocument, Volume
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = "5"
+STATUS_OF = {
+    "LQ400": 400,
+    "LQ401": 401,
+    "LQ403": 403,
+    "LQ404": 404,
+    "LQ409": 409,
+    "LQ413": 413,
+    "LQ422": 422,
+}
+TITLES = {
+    400: "This address cannot be meant",
+    403: "Not permitted",
+    404: "There is nothing here",
+    405: "Not possible here",
+    409: "That does not fit any more",
+    413: "Too large",
+    500: "Something went wrong",
+    503: "The database is not available",
+}
+
+
+@dataclass(frozen=True)
+class Web:
+    """What the views work with."""
+
+    options: Options
+    volume: Volume
+    hub: Hub
+    reads: Reads
+    uploads: Inspector
+    pictures: Inspector
+
+    def close(self) -> None:
+        """Release everything."""
+        self.hub.stop()
+        self.uploads.close()
+        self.pictures.close()
+        self.reads.close()
+
+
+class Application(Flask):
+    """Flask with uploads that go to the volume."""
+
+    request_class = UploadRequest
+
+
+def create_app(options: Options) -> Flask:
+    """Make the application. It connects to the database when the first page is asked for."""
+    app = Application(__name__)
+    app.secret_key = options.secret_key
+    app.config.update(
+        SESSION_COOKIE_NAME="lakequeue",
+        SESSION_COOKIE_HTTPONLY=True,
+        SESSION_COOKIE_SAMESITE="Lax",
+        MAX_CONTENT_LENGTH=options.max_upload_bytes,
+        MAX_FORM_MEMORY_SIZE=FORM_MEMORY_BYTES,
+        MAX_FORM_PARTS=FORM_PARTS,
+        TRUSTED_HOSTS=list(options.trusted_hosts) if options.trusted_hosts else None,
+    )
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.jinja_env.trim_blocks = True
+    app.jinja_env.lstrip_blocks = True
+    hub = Hub(options.conninfo, options.max_streams)
+    app.extensions["lakequeue"] = Web(
+        options=options,
+        volume=Volume(options.volume),
+        hub=hub,
+        reads=Reads(options.conninfo, lambda: hub.version),
+        uploads=Inspector(),
+        pictures=Inspector(),
+    )
+    _teach_templates(app)
+    app.before_request(_check_request)
+    app.after_request(guard.secure)
+    app.teardown_request(_discard_files)
+    app.register_blueprint(pages.blueprint)
+    app.register_blueprint(api.blueprint)
+    app.register_blueprint(callbacks.blueprint)
+    app.add_url_rule("/favicon.ico", view_func=_favicon)
+    _handle_errors(app)
+    return app
+
+
+def _favicon() -> ResponseReturnValue:
+    return redirect(url_for("static", filename="icon.svg"), 301)
+
+
+def _check_request() -> None:
+    if request.endpoint == "callbacks.receive":
+        return  # programs, not browsers: the attempt's token is the permission
+    guard.check_origin()
+
+
+def _discard_files(error: BaseException | None) -> None:
+    del error
+    if isinstance(request, UploadRequest):
+        request.discard_files()
+
+
+# --- templates ----------------------------------------------------------------------------------
+
+
+def _teach_templates(app: Flask) -> None:
+    app.jinja_env.filters.update(
+        number=formats.number,
+        usd=formats.usd,
+        duration=formats.duration,
+        percent=formats.percent,
+        size=formats.size,
+        day=formats.day,
+        file_name=formats.file_name,
+        words=formats.words,
+        event_kind=formats.event_kind,
+        field_value=formats.field_value,
+        amount_value=formats.amount_value,
+        pretty_json=formats.pretty_json,
+        breakable=formats.breakable,
+        plural=formats.plural,
+        moment=lambda value: formats.moment(value, views.known_zone()),
+    )
+    app.jinja_env.globals.update(
+        csrf_token=guard.csrf_token,
+        version=__version__,
+        statuses=formats.STATUS_ORDER,
+        unknown=formats.UNKNOWN,
+        low_confidence=views.LOW_CONFIDENCE,
+    )
+
+    @app.context_processor
+    def page_facts() -> dict[str, Any]:
+        return {
+            "rendered_at": datetime.datetime.now(datetime.UTC).astimezone(views.known_zone()),
+            "zone_name": views.known_zone().key,
+        }
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+def _handle_errors(app: Flask) -> None:
+    def refused(error: database.LakequeueError) -> ResponseReturnValue:
+        return _show(STATUS_OF.get(error.sqlstate, 500), error.message, error.hint, error.sqlstate)
+
+    def unavailable(error: Problem) -> ResponseReturnValue:
+        log.warning("%s %s: %s", request.method, request.path, error)
+        response = _show(
+            503,
+            "The database does not answer at the moment.",
+            "Nothing is lost: try again in a moment.",
+            "unavailable",
+        )
+        response.headers["Retry-After"] = RETRY_SECONDS
+        return response
+
+    def database_error(error: psycopg.Error) -> ResponseReturnValue:
+        state = error.sqlstate or ""
+        if state == "57014":
+            return _show(503, "This took the database too long.", "Ask for fewer days.", "too_slow")
+        if state.startswith("22"):
+            return _show(422, "A value has the wrong form.", "Check the numbers.", "wrong_shape")
+        return unexpected(error)
+
+    def unexpected(error: Exception) -> ResponseReturnValue:
+        number = secrets.token_hex(4)
+        log.error("%s %s failed (%s)", request.method, request.path, number, exc_info=error)
+        return _show(500, f"This is a fault of ours, noted in the log as {number}.", None, "fault")
+
+    def too_deep(error: RecursionError) -> ResponseReturnValue:
+        del error
+        return _show(422, "The JSON is nested too deep.", None, "wrong_shape")
+
+    def bad_filter(error: BadFilter) -> ResponseReturnValue:
+        return _show(400, str(error), "Clear the filter to begin anew.", "bad_filter")
+
+    def forged(error: Forged) -> ResponseReturnValue:
+        return _show(403, str(error), None, "forged")
+
+    def no_document(error: NoDocument) -> ResponseReturnValue:
+        return _show(404, str(error), None, "no_document")
+
+    def http_error(error: HTTPException) -> ResponseReturnValue:
+        code = error.code or 500
+        if code < 400:
+            return error
+        message = error.description or error.name
+        if code == 413:
+            most = formats.size(app.extensions["lakequeue"].options.max_upload_bytes)
+            message = f"What was sent is too large: {most} is the limit for all files together."
+        elif code == 404:
+            message = "There is no page at this address."
+        response = _show(code, message, None, error.name.lower().replace(" ", "_"))
+        for name, value in error.get_headers():
+            if name.lower() in ("allow", "retry-after"):
+                response.headers[name] = value
+        return response
+
+    app.register_error_handler(database.LakequeueError, refused)
+    app.register_error_handler(database.DatabaseUnavailable, unavailable)
+    app.register_error_handler(database.NotInstalled, unavailable)
+    app.register_error_handler(psycopg.Error, database_error)
+    app.register_error_handler(RecursionError, too_deep)
+    app.register_error_handler(BadFilter, bad_filter)
+    app.register_error_handler(Forged, forged)
+    app.register_error_handler(NoDocument, no_document)
+    app.register_error_handler(HTTPException, http_error)
+    app.register_error_handler(Exception, unexpected)
+
+
+def _show(status: int, message: str, hint: str | None, code: str) -> Response:
+    """JSON for programs, a page for people."""
+    if request.path.startswith("/api/") or request.accept_mimetypes.best == "application/json":
+        return callbacks.answer(status, code, message, hint)
+    page = render_template(
+        "error.html",
+        status=status,
+        title=TITLES.get(status, "This did not work"),
+        message=message,
+        hint=hint,
+    )
+    return Response(page, status, mimetype="text/html")

@@ -1,0 +1,170 @@
+"""The webhook: `POST /api/callbacks`, by which agents confirm what became of their attempts.
+
+The body is a JSON object with the parameters of lakequeue.record_callback as keys, or an array of
+such objects. The attempt's token is the permission; the database decides everything else, and a
+report that comes again is answered like the first and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flask import Blueprint, Response, current_app, jsonify, request
+from psycopg.types.json import Json
+from werkzeug.exceptions import RequestEntityTooLarge
+
+blueprint = Blueprint("callbacks", __name__, url_prefix="/api")
+
+MOST_BYTES = 64 * 1024 * 1024
+MOST_REPORTS = 1000
+
+PARAMETERS = (
+    "attempt",
+    "token",
+    "outcome",
+    "result",
+    "confidence",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "llm_cost",
+    "usage_complete",
+    "error_class",
+    "error",
+    "run_id",
+    "trace_id",
+    "retry_after",
+)
+_JSON = ("result", "error")
+_INTEGERS = ("attempt", "input_tokens", "output_tokens", "cached_tokens", "run_id")
+_NUMBERS = ("confidence", "llm_cost")
+_TEXTS = ("token", "outcome", "error_class", "trace_id")
+_LARGEST = 2**63 - 1
+
+
+class BadReport(ValueError):
+    """The body cannot be meant; the words say what to change."""
+
+
+def answer(status: int, code: str, message: str, hint: str | None = None) -> Response:
+    """An error as programs get it."""
+    body = {"error": {"code": code, "message": message, **({"hint": hint} if hint else {})}}
+    response = jsonify(body)
+    response.status_code = status
+    return response
+
+
+@blueprint.post("/callbacks")
+def receive() -> Response:
+    """One report, or many."""
+    if request.mimetype != "application/json":
+        return answer(
+            415,
+            "not_json",
+            "The body must be JSON.",
+            "Send it with the header Content-Type: application/json.",
+        )
+    request.max_content_length = MOST_BYTES
+    try:
+        body = _parse(request.get_data(cache=False))
+        if isinstance(body, list):
+            return _many(body)
+        parameters = _parameters(body)
+    except RequestEntityTooLarge:
+        return answer(
+            413,
+            "too_large",
+            f"The body is larger than {MOST_BYTES // 1024 // 1024} MB.",
+            "Store large artefacts in the volume and their path in the result.",
+        )
+    except BadReport as problem:
+        return answer(
+            422,
+            "wrong_shape",
+            str(problem),
+            'Example: {"attempt": 1, "token": "…", "outcome": "success", "result": {}}.',
+        )
+    reads = current_app.extensions["lakequeue"].reads
+    return jsonify(
+        attempt=parameters["attempt"],
+        answer=reads.one("record_callback", **parameters)["record_callback"],
+    )
+
+
+def _parse(data: bytes) -> Any:
+    def refuse(name: str) -> Any:
+        raise BadReport(f"{name} is not JSON: numbers must be finite.")
+
+    try:
+        return json.loads(data, parse_constant=refuse)
+    except BadReport:
+        raise
+    except RecursionError:
+        raise BadReport("The JSON is nested too deep.") from None
+    except ValueError as error:
+        where = f" at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        raise BadReport(f"The body is not JSON{where}.") from None
+
+
+def _parameters(body: Any) -> dict[str, Any]:
+    """The function's parameters, each of the right kind; what is not given stays out."""
+    if not isinstance(body, dict):
+        raise BadReport("The body must be a JSON object, or an array of objects.")
+    unknown = [key for key in body if key not in PARAMETERS]
+    if unknown:
+        raise BadReport(f"There is no key {unknown[0][:100]!r}; keys are: {', '.join(PARAMETERS)}.")
+    for key in ("attempt", "token", "outcome"):
+        if body.get(key) is None:
+            raise BadReport(f"The key {key!r} is missing.")
+    return {
+        key: Json(value) if key in _JSON else _checked(key, value)
+        for key, value in body.items()
+        if value is not None
+    }
+
+
+def _checked(key: str, value: Any) -> Any:
+    right: bool
+    kind = "a text"
+    if key in _INTEGERS:
+        right, kind = _is_number(value, int) and abs(value) <= _LARGEST, "a whole number"
+    elif key in _NUMBERS:
+        right, kind = _is_number(value, int | float), "a number"
+    elif key == "usage_complete":
+        right, kind = isinstance(value, bool), "true or false"
+    elif key == "retry_after":
+        right = _is_number(value, int | float) and 0 <= value <= 86400
+        kind = "a number of seconds, at most a day"
+    else:
+        right = isinstance(value, str)
+    if not right:
+        raise BadReport(f"The key {key!r} must be {kind}.")
+    return f"{value} seconds" if key == "retry_after" else value
+
+
+def _is_number(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _many(reports: list[Any]) -> Response:
+    """Each is answered by itself."""
+    if len(reports) > MOST_REPORTS:
+        raise BadReport(f"At most {MOST_REPORTS:,} reports at once; send them in parts.")
+    if not all(isinstance(report, dict) for report in reports):
+        raise BadReport("Every element of the array must be an object.")
+    for report in reports:
+        if isinstance(report.get("retry_after"), int | float):
+            report["retry_after"] = f"{report['retry_after']} seconds"
+    reads = current_app.extensions["lakequeue"].reads
+    rows = reads.call("record_callbacks", callbacks=Json(reports))
+    return jsonify(
+        [
+            {
+                "attempt": row["attempt_id"],
+                "answer": row["answer"],
+                **({"message": row["message"]} if row["message"] else {}),
+            }
+            for row in rows
+        ]
+    )

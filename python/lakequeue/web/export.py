@@ -1,0 +1,120 @@
+"""The results of an extraction as CSV and as JSON, written as they are read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from lakequeue.web import formats, views
+
+HEAD = (
+    "position",
+    "document",
+    "task",
+    "status",
+    "document_type",
+    "language",
+    "pages",
+    "confidence",
+)
+TAIL = (
+    "notes",
+    "error",
+    "input_tokens",
+    "output_tokens",
+    "llm_cost_usd",
+    "attempts",
+    "finished_at",
+)
+# A spreadsheet takes a cell that begins so for a formula, the full-width forms included.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def safe(value: Any) -> Any:
+    """A cell that no spreadsheet runs: a text that looks like a formula gets a quote before it."""
+    if isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA):
+        return "'" + value
+    return value
+
+
+def as_csv(extraction: int) -> Iterator[bytes]:
+    """A line a document, a column a field, with its confidence in another one beside it."""
+    names = views.columns(views.all_documents(extraction))
+    header = [*HEAD]
+    for name in names:
+        header += [name, f"{name} confidence"]
+    # Excel takes a file for UTF-8 only with this mark at its start.
+    yield "\ufeff".encode() + _line([*header, *TAIL])
+    for row in views.all_documents(extraction):
+        yield _line(_cells(row, names))
+
+
+def _cells(row: dict[str, Any], names: list[str]) -> list[Any]:
+    cells: list[Any] = [
+        row["position"],
+        row["document"],
+        row["task_id"],
+        "refused" if row["refused"] else row["status"],
+        row["document_type"],
+        row["language"],
+        row["pages"],
+        row["confidence"],
+    ]
+    for name in names:
+        field = row["fields"].get(name)
+        cells += [None, None] if field is None else [_cell(field["value"]), field["confidence"]]
+    finished = row["finished_at"]
+    return [
+        *cells,
+        "; ".join(["no text"] * row["no_text"] + row["notes"]),
+        row["error"],
+        row["input_tokens"],
+        row["output_tokens"],
+        row["llm_cost"],
+        row["attempts"],
+        views.jsonable(finished),
+    ]
+
+
+def _cell(value: Any) -> Any:
+    """Numbers stay numbers, so that sums work."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    return formats.field_value(value)
+
+
+def _line(cells: list[Any]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerow([safe(cell) for cell in cells])
+    return text.getvalue().encode("utf-8", "replace")
+
+
+def as_json(extraction: int) -> Iterator[bytes]:
+    """The extraction with its documents; results without the pages' texts."""
+    head = json.dumps(views.jsonable(views.extraction(extraction)), ensure_ascii=False)
+    yield f'{{"extraction": {head},\n"documents": ['.encode()
+    separator = "\n"
+    for row in views.all_documents(extraction):
+        document = json.dumps(document_json(row), ensure_ascii=False)
+        yield (separator + document).encode("utf-8", "replace")
+        separator = ",\n"
+    yield b"\n]}\n"
+
+
+def document_json(row: dict[str, Any]) -> dict[str, Any]:
+    """A document as programs get it."""
+    left_out = ("document_id", "fields", "document_type", "language", "pages", "notes")
+    shown: dict[str, Any] = views.jsonable(
+        {name: value for name, value in row.items() if name not in left_out}
+    )
+    return shown
+
+
+def download_name(name: str, ending: str) -> str:
+    """A file name for the download."""
+    from lakequeue.web.volume import stored_name
+
+    return stored_name(name).removesuffix(".pdf") + ending

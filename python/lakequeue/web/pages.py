@@ -1,0 +1,276 @@
+"""The pages for people. Each works without JavaScript; with it, its live parts refresh."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+from flask import (
+    Blueprint,
+    Response,
+    jsonify,
+    redirect,
+    render_template,
+    request,
+    send_file,
+    stream_with_context,
+    url_for,
+)
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import NotFound
+
+from lakequeue.web import export, formats, guard, uploads, views
+from lakequeue.web.filters import Filter, cursor, parse_cursor, parse_key
+from lakequeue.web.volume import NoDocument, find_document
+
+blueprint = Blueprint("pages", __name__)
+
+PAGE_SIZE = 50
+DOCUMENTS_A_PAGE = 200
+EXTRACTIONS_A_PAGE = 20
+RECENT = 8
+PICTURE_WIDTHS = (200, 1000)
+PICTURES_SHOWN = 30
+
+
+def _filter() -> Filter:
+    return Filter.parse(request.args, views.clock()["today"])
+
+
+@blueprint.get("/")
+def overview() -> str:
+    """Everything at a glance."""
+    chosen = _filter()
+    return render_template(
+        "overview.html",
+        chosen=chosen,
+        metrics=views.metrics(chosen),
+        agents=views.agents(),
+        extractions=views.reads().shared("list_extractions", page_size=RECENT),
+        tasks=views.reads().shared("list_tasks", **chosen.parameters(), page_size=RECENT),
+    )
+
+
+@blueprint.get("/tasks")
+def tasks() -> str:
+    """The list of tasks, a page at a time."""
+    chosen = _filter()
+    after_at, after_id = parse_cursor(request.args.get("after"))
+    rows = views.reads().shared(
+        "list_tasks",
+        **chosen.parameters(),
+        page_size=PAGE_SIZE + 1,
+        after_at=after_at,
+        after_id=after_id,
+    )
+    shown = rows[:PAGE_SIZE]
+    following = None
+    if len(rows) > PAGE_SIZE:
+        following = chosen.query(after=cursor(shown[-1]["listed_at"], shown[-1]["task_id"]))
+    return render_template(
+        "tasks.html",
+        chosen=chosen,
+        metrics=views.metrics(chosen),
+        agents=views.agents(),
+        tasks=shown,
+        following=following,
+        first_page=after_at is None,
+    )
+
+
+@blueprint.get("/tasks/<int:key>")
+def task(key: int) -> str:
+    """One task: result beside the document, attempts, events."""
+    views.clock()
+    detail = views.task(key)
+    result = detail["result"]
+    fields = views.fields_of(result)
+    ordered = sorted(
+        fields.items(),
+        key=lambda item: (item[1]["confidence"] is not None, item[1]["confidence"] or 0.0),
+    )
+    known = result if isinstance(result, dict) else {}
+    page_texts = [page for page in _list(known.get("pages")) if isinstance(page, dict)]
+    try:
+        find_document(detail["task"]["document_path"], views.web().options.document_roots)
+        no_document = None
+    except NoDocument as reason:
+        no_document = str(reason)
+    pages = detail["task"]["page_count"] or len(page_texts) or 1
+    return render_template(
+        "task.html",
+        task=detail["task"],
+        attempts=list(reversed(detail["attempts"])),
+        timeline=detail["timeline"],
+        usage=detail["usage"] or {},
+        confidence=detail["confidence"],
+        result=result,
+        known=known,
+        fields=ordered if any(field["low"] for field in fields.values()) else fields.items(),
+        page_texts=page_texts,
+        no_text=bool(page_texts) and not any(page.get("text") for page in page_texts),
+        pages=pages,
+        pictures=min(pages, PICTURES_SHOWN),
+        no_document=no_document,
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+# --- documents ----------------------------------------------------------------------------------
+
+
+@blueprint.get("/tasks/<int:key>/document")
+def original(key: int) -> Response:
+    """The original PDF of a task. Nothing in it can run here or reach this site."""
+    detail = views.task(key)
+    path = find_document(detail["task"]["document_path"], views.web().options.document_roots)
+    response = send_file(
+        path, mimetype="application/pdf", conditional=True, etag=True, max_age=None
+    )
+    kind = "attachment" if request.args.get("download") else "inline"
+    name = quote(formats.file_name(detail["task"]["document_path"]), safe="")
+    response.headers["Content-Disposition"] = f"{kind}; filename*=UTF-8''{name}"
+    response.headers["Content-Security-Policy"] = guard.DOCUMENT_POLICY
+    response.headers["Cache-Control"] = "private, no-cache"
+    return response
+
+
+@blueprint.get("/tasks/<int:key>/pages/<int:page>.png")
+def picture(key: int, page: int) -> Response:
+    """A page of the original as a picture, drawn in a process of its own."""
+    width = request.args.get("width", PICTURE_WIDTHS[-1], type=int)
+    if width not in PICTURE_WIDTHS or not 1 <= page <= 100_000:
+        raise NotFound
+    detail = views.task(key)
+    path = find_document(detail["task"]["document_path"], views.web().options.document_roots)
+    facts = path.stat()
+    mark = hashlib.sha256(
+        f"{path}\n{facts.st_mtime_ns}\n{facts.st_size}\n{page}\n{width}".encode()
+    ).hexdigest()[:32]
+    if request.if_none_match.contains(mark):
+        response = Response(status=304)
+    else:
+        drawn = views.web().pictures.render(path, page, width)
+        if drawn is None:
+            raise NoDocument("This page of the document cannot be drawn.")
+        response = Response(drawn, mimetype="image/png")
+    response.set_etag(mark)
+    response.headers["Cache-Control"] = "private, max-age=3600"
+    return response
+
+
+# --- uploads and extractions --------------------------------------------------------------------
+
+
+@blueprint.get("/upload")
+def upload() -> str:
+    """The form."""
+    views.clock()
+    return _upload_form()
+
+
+def _upload_form(problem: str | None = None) -> str:
+    options = views.web().options
+    return render_template(
+        "upload.html",
+        agents=views.upload_agents(),
+        problem=problem,
+        form=request.form,
+        default_priority=uploads.DEFAULT_PRIORITY,
+        most_bytes=options.max_file_bytes,
+        most_total_bytes=options.max_upload_bytes,
+    )
+
+
+@blueprint.post("/upload")
+def receive() -> ResponseReturnValue:
+    """Receive files, check them, enqueue their tasks, and show the batch."""
+    views.clock()
+    guard.check_token()
+    wants_json = request.accept_mimetypes.best == "application/json"
+    try:
+        submission = uploads.read_form(request, views.upload_agents())
+    except uploads.BadUpload as problem:
+        if wants_json:
+            return jsonify(error={"code": "bad_upload", "message": str(problem)}), 400
+        return _upload_form(str(problem)), 400
+    web = views.web()
+    described = uploads.describe(submission, web.volume, web.uploads)
+    key = uploads.submit(views.reads(), submission, described, guard.person())
+    address = url_for("pages.extraction", key=key)
+    if wants_json:
+        return jsonify(extraction=key, location=address), 201
+    return redirect(address, 303)
+
+
+@blueprint.get("/extractions")
+def extractions() -> str:
+    """All batches, newest first."""
+    views.clock()
+    before = parse_key(request.args.get("before"))
+    rows = views.reads().shared(
+        "list_extractions", page_size=EXTRACTIONS_A_PAGE + 1, before_id=before
+    )
+    shown = rows[:EXTRACTIONS_A_PAGE]
+    return render_template(
+        "extractions.html",
+        extractions=shown,
+        following=shown[-1]["extraction_id"] if len(rows) > EXTRACTIONS_A_PAGE else None,
+        first_page=before is None,
+    )
+
+
+@blueprint.get("/extractions/<int:key>")
+def extraction(key: int) -> str:
+    """A batch: its progress, and a row for each document."""
+    views.clock()
+    after = parse_key(request.args.get("after"))
+    head = views.extraction(key)
+    rows = views.documents(key, DOCUMENTS_A_PAGE + 1, after)
+    shown = rows[:DOCUMENTS_A_PAGE]
+    return render_template(
+        "extraction.html",
+        extraction=head,
+        documents=shown,
+        columns=views.columns(shown),
+        following=shown[-1]["document_id"] if len(rows) > DOCUMENTS_A_PAGE else None,
+        first_page=after is None,
+    )
+
+
+@blueprint.get("/extractions/<int:key>.csv")
+def extraction_csv(key: int) -> Response:
+    """The results as a spreadsheet reads them."""
+    head = views.extraction(key)
+    return _download(
+        export.as_csv(key), "text/csv; charset=utf-8", export.download_name(head["name"], ".csv")
+    )
+
+
+@blueprint.get("/extractions/<int:key>.json")
+def extraction_json(key: int) -> Response:
+    """The results as a program reads them."""
+    head = views.extraction(key)
+    return _download(
+        export.as_json(key), "application/json", export.download_name(head["name"], ".json")
+    )
+
+
+def _download(parts: Iterator[bytes], content_type: str, name: str) -> Response:
+    response = Response(stream_with_context(parts), content_type=content_type)
+    response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+    return response
+
+
+# --- health -------------------------------------------------------------------------------------
+
+
+@blueprint.get("/healthz")
+def alive() -> Response:
+    """The process answers; the database is not asked (see /api/health)."""
+    return Response("ok\n", mimetype="text/plain")

@@ -1,0 +1,102 @@
+"""Reads from the database, shared: many viewers of the same page cost one query a second.
+
+What was read before the last known change is not handed out again, so that a page that asks
+because something has changed sees it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from lakequeue import database
+
+Rows = list[dict[str, Any]]
+
+FRESH_SECONDS = 1.0
+MOST_ENTRIES = 256
+STATEMENT_SECONDS = 20
+POOL_SIZE = 8
+POOL_SECONDS = 10.0
+
+
+def with_time_limit(conninfo: str, seconds: int = STATEMENT_SECONDS) -> str:
+    """The conninfo with a limit for every statement: a slow read ends in words, not in a queue."""
+    given = str(conninfo_to_dict(conninfo).get("options") or "")
+    limit = f"-c statement_timeout={seconds * 1000}"
+    return make_conninfo(conninfo, options=f"{given} {limit}".strip())
+
+
+@dataclass
+class _Entry:
+    guard: threading.Lock = field(default_factory=threading.Lock)
+    at: float = 0.0
+    version: int = -1
+    rows: Rows | None = None
+
+
+class Reads:
+    """Calls of functions through a small pool, some of them shared."""
+
+    def __init__(self, conninfo: str, version: Callable[[], int]) -> None:
+        """`version` counts the changes that this process has heard of."""
+        self._conninfo = with_time_limit(conninfo)
+        self._version = version
+        self._pool: database.Pool | None = None
+        self._guard = threading.Lock()
+        self._entries: OrderedDict[Any, _Entry] = OrderedDict()
+
+    @property
+    def pool(self) -> database.Pool:
+        """Opened by the first who needs it, so that the process starts without a database too."""
+        with self._guard:
+            if self._pool is None:
+                self._pool = database.pool(
+                    self._conninfo,
+                    max_size=POOL_SIZE,
+                    timeout=POOL_SECONDS,
+                    application_name="lakequeue web",
+                )
+            return self._pool
+
+    def call(self, function: str, **parameters: Any) -> Rows:
+        """Call a function; its rows are not shared."""
+        with database.checkout(self.pool) as connection:
+            return database.call(connection, function, **parameters)
+
+    def one(self, function: str, **parameters: Any) -> dict[str, Any]:
+        """The only row of a function that returns one."""
+        (row,) = self.call(function, **parameters)
+        return row
+
+    def shared(self, function: str, **parameters: Any) -> Rows:
+        """The same, at most a second old; callers must not change the rows."""
+        key = (function, tuple(sorted((name, _frozen(v)) for name, v in parameters.items())))
+        with self._guard:
+            entry = self._entries.setdefault(key, _Entry())
+            self._entries.move_to_end(key)
+            while len(self._entries) > MOST_ENTRIES:
+                self._entries.popitem(last=False)
+        with entry.guard:
+            now, version = time.monotonic(), self._version()
+            if entry.rows is None or entry.version != version or now - entry.at >= FRESH_SECONDS:
+                entry.rows = self.call(function, **parameters)
+                entry.at, entry.version = now, version
+            return entry.rows
+
+    def close(self) -> None:
+        """Close the pool."""
+        with self._guard:
+            if self._pool is not None:
+                self._pool.close()
+                self._pool = None
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

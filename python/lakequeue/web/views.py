@@ -1,0 +1,205 @@
+"""What pages and their JSON twins both show: the same numbers, from the same calls."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from flask import current_app, g
+
+from lakequeue import database
+from lakequeue.web import filters
+from lakequeue.web.filters import Filter
+from lakequeue.web.reads import Reads
+
+AGENT = "document-parser"
+LOW_CONFIDENCE = 0.8
+NO_TEXT = "no text layer"
+EXPORT_BATCH = 500
+FIRST_FIELDS = (
+    "invoice_number",
+    "invoice_date",
+    "due_date",
+    "total_amount",
+    "net_amount",
+    "tax_amount",
+    "currency",
+    "issuer",
+    "customer",
+    "title",
+    "date",
+    "parties",
+)
+
+
+def web() -> Any:
+    """What the application works with; see app.Web."""
+    return current_app.extensions["lakequeue"]
+
+
+def reads() -> Reads:
+    """The database."""
+    found: Reads = web().reads
+    return found
+
+
+def clock() -> dict[str, Any]:
+    """The database's time and the reporting zone, once a request."""
+    if "clock" not in g:
+        (row,) = reads().shared("reporting_time")
+        try:
+            zone = ZoneInfo(row["time_zone"])
+        except (ZoneInfoNotFoundError, ValueError):
+            zone = ZoneInfo("UTC")
+        g.clock = {**row, "zone": zone}
+    found: dict[str, Any] = g.clock
+    return found
+
+
+def known_zone() -> ZoneInfo:
+    """The reporting zone if this request has asked for it; an error page may not have."""
+    zone: ZoneInfo = g.clock["zone"] if "clock" in g else ZoneInfo("UTC")
+    return zone
+
+
+def metrics(chosen: Filter) -> dict[str, Any]:
+    """Tasks by status, their usage in all, response time and confidence."""
+    rows = filters.in_order(reads().shared("queue_metrics", **chosen.parameters()))
+    (confidence,) = reads().shared("confidence_summary", **chosen.parameters(), low=LOW_CONFIDENCE)
+    tokens = sum(row["input_tokens"] + row["output_tokens"] for row in rows)
+    cost = sum((row["llm_cost"] for row in rows), Decimal(0))
+    return {
+        "statuses": {row["status"]: row for row in rows},
+        "tasks": sum(row["tasks"] for row in rows),
+        "input_tokens": sum(row["input_tokens"] for row in rows) if tokens else None,
+        "output_tokens": sum(row["output_tokens"] for row in rows) if tokens else None,
+        "cached_tokens": sum(row["cached_tokens"] for row in rows) if tokens else None,
+        # Nothing was used, or nobody said so: unknown is not zero.
+        "llm_cost": cost if tokens or cost else None,
+        "median_response": next(
+            (row["median_response"] for row in rows if row["median_response"] is not None), None
+        ),
+        "confidence": confidence,
+    }
+
+
+def agents() -> list[dict[str, Any]]:
+    """How each agent stands."""
+    return reads().shared("agent_status")
+
+
+def upload_agents() -> list[str]:
+    """Names of agents, the document parser first."""
+    names = [row["agent"] for row in agents()]
+    return sorted(names, key=lambda name: (name != AGENT, name))
+
+
+def extraction(key: int) -> dict[str, Any]:
+    """What an extraction is, and how far."""
+    (head,) = reads().shared("extraction_detail", extraction=key)
+    (progress,) = reads().shared("extraction_progress", extraction=key)
+    return {**head, **progress, "open": progress["enqueued"] + progress["processing"]}
+
+
+def documents(key: int, page_size: int, after: int | None) -> list[dict[str, Any]]:
+    """A page of its documents."""
+    rows = reads().shared(
+        "list_extraction_documents", extraction=key, page_size=page_size, after_document=after
+    )
+    return [document(row) for row in rows]
+
+
+def all_documents(key: int) -> Iterator[dict[str, Any]]:
+    """All of them, read in batches, so that memory stays bounded."""
+    after: int | None = None
+    while True:
+        batch = reads().call(
+            "list_extraction_documents",
+            extraction=key,
+            page_size=EXPORT_BATCH,
+            after_document=after,
+        )
+        yield from map(document, batch)
+        if len(batch) < EXPORT_BATCH:
+            return
+        after = batch[-1]["document_id"]
+
+
+def document(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with what its result says in places of their own."""
+    result = row["result"] if isinstance(row["result"], dict) else {}
+    return {
+        **row,
+        "fields": fields_of(result),
+        "document_type": _text(result.get("document_type")),
+        "language": _text(result.get("language")),
+        "pages": result.get("page_count") or row["page_count"],
+        "notes": [str(note) for note in _list(result.get("notes"))],
+        "no_text": row["status"] == "completed"
+        and (row["characters"] == 0 or NO_TEXT in _list(result.get("notes"))),
+    }
+
+
+def fields_of(result: Any) -> dict[str, dict[str, Any]]:
+    """The fields of a result, each as value, confidence and page, whatever an agent wrote."""
+    found = result.get("fields") if isinstance(result, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    return {str(name): _field(value) for name, value in found.items()}
+
+
+def _field(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or "value" not in value:
+        return {"value": value, "confidence": None, "page": None, "low": False}
+    confidence = value.get("confidence")
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        confidence = None
+    page = value.get("page")
+    return {
+        "value": value["value"],
+        "confidence": confidence,
+        "page": page if isinstance(page, int) and page > 0 else None,
+        "low": confidence is not None and confidence < LOW_CONFIDENCE,
+    }
+
+
+def columns(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """The fields that any of the documents has: the usual ones first, then by their names."""
+    names = {name for row in rows for name in row["fields"]}
+    first = [name for name in FIRST_FIELDS if name in names]
+    return first + sorted(names.difference(first))
+
+
+def task(key: int) -> dict[str, Any]:
+    """All about one task."""
+    with database.checkout(reads().pool) as connection:
+        detail: dict[str, Any] = database.call_value(connection, "task_detail", task=key)
+    return detail
+
+
+def jsonable(value: Any) -> Any:
+    """Rows as JSON shows them: exact times in UTC, seconds, numbers."""
+    if isinstance(value, dict):
+        return {name: jsonable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime.datetime):
+        return value.astimezone(datetime.UTC).isoformat()
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    return value
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
