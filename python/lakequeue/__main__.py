@@ -1,0 +1,5 @@
+"""`python -m lakequeue`, the same as `lakequeue`."""
+
+from lakequeue.cli import main
+
+main()
