@@ -39,7 +39,7 @@ begin
         join task_attempts a on a.task_id = p.id and a.status = 'running'
         left join workers w on w.name = p.locked_by
         where a.run_id is null
-          and p.locked_by <> worker
+          and p.locked_by <> adopt_attempts.worker
           and p.cancel_requested_at is null
           and p.lease_expires_at > v_now
           and coalesce(w.stopped_at is not null or w.heartbeat_at < v_now - interval '1 minute',
