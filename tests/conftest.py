@@ -87,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if misleading and not name.startswith("LAKEQUEUE_TEST_"):
             del os.environ[name]
     # A run that is told to end stops its servers first (`timeout`, a cancelled CI job).
-    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Nor may a test write among the developer's own files.
     home = tempfile.mkdtemp(prefix="lakequeue-home-", dir="/tmp")
     config.add_cleanup(partial(shutil.rmtree, home, ignore_errors=True))
