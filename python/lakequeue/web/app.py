@@ -16,7 +16,7 @@ from werkzeug.exceptions import HTTPException
 from lakequeue import __version__, database
 from lakequeue.errors import Problem
 from lakequeue.web import api, callbacks, formats, guard, pages, views
-from lakequeue.web.filters import BadFilter
+from lakequeue.web.filters import PRESETS, BadFilter
 from lakequeue.web.guard import Forged
 from lakequeue.web.inspector import Inspector
 from lakequeue.web.live import Hub
@@ -142,7 +142,7 @@ def _teach_templates(app: Flask) -> None:
         words=formats.words,
         event_kind=formats.event_kind,
         field_value=formats.field_value,
-        amount_value=formats.amount_value,
+        cell_value=formats.cell_value,
         pretty_json=formats.pretty_json,
         breakable=formats.breakable,
         plural=formats.plural,
@@ -152,6 +152,7 @@ def _teach_templates(app: Flask) -> None:
         csrf_token=guard.csrf_token,
         version=__version__,
         statuses=formats.STATUS_ORDER,
+        presets=PRESETS,
         unknown=formats.UNKNOWN,
         low_confidence=views.LOW_CONFIDENCE,
     )

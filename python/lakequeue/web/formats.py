@@ -153,7 +153,7 @@ def field_value(value: Any) -> str:
     return str(value)
 
 
-def amount_value(name: str, value: Any) -> str:
+def cell_value(value: Any, name: str) -> str:
     """A field's value for people: amounts with separators and two decimals."""
     if isinstance(value, int | float) and not isinstance(value, bool) and "amount" in name:
         return f"{value:,.2f}"
