@@ -69,9 +69,9 @@ def command(
         forkserver = stack.start_forkserver(place, resources)
         place = stack.ready_schema(place)
         store = stack.StoreInTheMaking(place, forkserver)
-        chat = stack.open_model(settings, place.folder, model, tokens_per_minute, resources)
+        chat = stack.open_model(settings, place, model, tokens_per_minute, resources)
         stack.configure(place, chat)
-        web = resources.enter_context(_web(place, settings, host, listener, stop))
+        web = resources.enter_context(_web(place, host, listener, stop))
         worker = stack.make_worker(
             place,
             chat,
@@ -161,7 +161,7 @@ def _write_mark(file: IO[str], url: str) -> None:
 
 @contextlib.contextmanager
 def _web(
-    place: Place, settings: Settings, host: str, listener: socket.socket, stop: _Stop
+    place: Place, host: str, listener: socket.socket, stop: _Stop
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The web part in a process of its own, on the socket that is open already."""
     ours, theirs = socket.socketpair()

@@ -168,73 +168,85 @@ def _teach_templates(app: Flask) -> None:
 # --- errors -------------------------------------------------------------------------------------
 
 
+def _refused(error: database.LakequeueError) -> ResponseReturnValue:
+    return _show(STATUS_OF.get(error.sqlstate, 500), error.message, error.hint, error.sqlstate)
+
+
+def _unavailable(error: Problem) -> ResponseReturnValue:
+    log.warning("%s %s: %s", request.method, request.path, error)
+    response = _show(
+        503,
+        "The database does not answer at the moment.",
+        "Nothing is lost: try again in a moment.",
+        "unavailable",
+    )
+    response.headers["Retry-After"] = RETRY_SECONDS
+    return response
+
+
+def _database_error(error: psycopg.Error) -> ResponseReturnValue:
+    state = error.sqlstate or ""
+    if state == "57014":
+        return _show(503, "This took the database too long.", "Ask for fewer days.", "too_slow")
+    if state.startswith("22"):
+        return _show(422, "A value has the wrong form.", "Check the numbers.", "wrong_shape")
+    return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> ResponseReturnValue:
+    number = secrets.token_hex(4)
+    log.error("%s %s failed (%s)", request.method, request.path, number, exc_info=error)
+    return _show(500, f"This is a fault of ours, noted in the log as {number}.", None, "fault")
+
+
+def _too_deep(error: RecursionError) -> ResponseReturnValue:
+    del error
+    return _show(422, "The JSON is nested too deep.", None, "wrong_shape")
+
+
+def _bad_filter(error: BadFilter) -> ResponseReturnValue:
+    return _show(400, str(error), "Clear the filter to begin anew.", "bad_filter")
+
+
+def _forged(error: Forged) -> ResponseReturnValue:
+    return _show(403, str(error), None, "forged")
+
+
+def _no_document(error: NoDocument) -> ResponseReturnValue:
+    return _show(404, str(error), None, "no_document")
+
+
+def _http_error(error: HTTPException) -> ResponseReturnValue:
+    code = error.code or 500
+    if code < 400:
+        return error
+    message = error.description or error.name
+    if code == 413:
+        most = formats.size(views.web().options.max_upload_bytes)
+        message = f"What was sent is too large: {most} is the limit for all files together."
+    elif code == 404:
+        message = "There is no page at this address."
+    response = _show(code, message, None, error.name.lower().replace(" ", "_"))
+    for name, value in error.get_headers():
+        if name.lower() in ("allow", "retry-after"):
+            response.headers[name] = value
+    return response
+
+
 def _handle_errors(app: Flask) -> None:
-    def refused(error: database.LakequeueError) -> ResponseReturnValue:
-        return _show(STATUS_OF.get(error.sqlstate, 500), error.message, error.hint, error.sqlstate)
-
-    def unavailable(error: Problem) -> ResponseReturnValue:
-        log.warning("%s %s: %s", request.method, request.path, error)
-        response = _show(
-            503,
-            "The database does not answer at the moment.",
-            "Nothing is lost: try again in a moment.",
-            "unavailable",
-        )
-        response.headers["Retry-After"] = RETRY_SECONDS
-        return response
-
-    def database_error(error: psycopg.Error) -> ResponseReturnValue:
-        state = error.sqlstate or ""
-        if state == "57014":
-            return _show(503, "This took the database too long.", "Ask for fewer days.", "too_slow")
-        if state.startswith("22"):
-            return _show(422, "A value has the wrong form.", "Check the numbers.", "wrong_shape")
-        return unexpected(error)
-
-    def unexpected(error: Exception) -> ResponseReturnValue:
-        number = secrets.token_hex(4)
-        log.error("%s %s failed (%s)", request.method, request.path, number, exc_info=error)
-        return _show(500, f"This is a fault of ours, noted in the log as {number}.", None, "fault")
-
-    def too_deep(error: RecursionError) -> ResponseReturnValue:
-        del error
-        return _show(422, "The JSON is nested too deep.", None, "wrong_shape")
-
-    def bad_filter(error: BadFilter) -> ResponseReturnValue:
-        return _show(400, str(error), "Clear the filter to begin anew.", "bad_filter")
-
-    def forged(error: Forged) -> ResponseReturnValue:
-        return _show(403, str(error), None, "forged")
-
-    def no_document(error: NoDocument) -> ResponseReturnValue:
-        return _show(404, str(error), None, "no_document")
-
-    def http_error(error: HTTPException) -> ResponseReturnValue:
-        code = error.code or 500
-        if code < 400:
-            return error
-        message = error.description or error.name
-        if code == 413:
-            most = formats.size(app.extensions["lakequeue"].options.max_upload_bytes)
-            message = f"What was sent is too large: {most} is the limit for all files together."
-        elif code == 404:
-            message = "There is no page at this address."
-        response = _show(code, message, None, error.name.lower().replace(" ", "_"))
-        for name, value in error.get_headers():
-            if name.lower() in ("allow", "retry-after"):
-                response.headers[name] = value
-        return response
-
-    app.register_error_handler(database.LakequeueError, refused)
-    app.register_error_handler(database.DatabaseUnavailable, unavailable)
-    app.register_error_handler(database.NotInstalled, unavailable)
-    app.register_error_handler(psycopg.Error, database_error)
-    app.register_error_handler(RecursionError, too_deep)
-    app.register_error_handler(BadFilter, bad_filter)
-    app.register_error_handler(Forged, forged)
-    app.register_error_handler(NoDocument, no_document)
-    app.register_error_handler(HTTPException, http_error)
-    app.register_error_handler(Exception, unexpected)
+    for kind, handler in (
+        (database.LakequeueError, _refused),
+        (database.DatabaseUnavailable, _unavailable),
+        (database.NotInstalled, _unavailable),
+        (psycopg.Error, _database_error),
+        (RecursionError, _too_deep),
+        (BadFilter, _bad_filter),
+        (Forged, _forged),
+        (NoDocument, _no_document),
+        (HTTPException, _http_error),
+        (Exception, _unexpected),
+    ):
+        app.register_error_handler(kind, handler)
 
 
 def _show(status: int, message: str, hint: str | None, code: str) -> Response:

@@ -30,7 +30,7 @@ TAIL = (
     "finished_at",
 )
 # A spreadsheet takes a cell that begins so for a formula, the full-width forms included.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", *"\uff1d\uff0b\uff0d\uff20")
 
 
 def safe(value: Any) -> Any:

@@ -99,20 +99,16 @@ class Filter:
     @property
     def label(self) -> str:
         """The days in words."""
-        match self.range:
-            case "today":
-                return "today"
-            case "7d" | "30d":
-                return f"the last {RANGES[self.range]} days"
-            case "all":
-                return "all time"
-        if self.from_day is None and self.to_day is not None:
-            return f"up to {day(self.to_day)}"
-        if self.to_day is None and self.from_day is not None:
-            return f"from {day(self.from_day)} on"
+        named = {"today": "today", "all": "all time"}
+        if self.range in named:
+            return named[self.range]
+        if self.range in RANGES:
+            return f"the last {RANGES[self.range]} days"
         if self.from_day == self.to_day and self.from_day is not None:
             return day(self.from_day)
-        return f"{day(self.from_day or self.today)} to {day(self.to_day or self.today)}"
+        parts = [f"from {day(self.from_day)}"] if self.from_day is not None else []
+        parts += [f"up to {day(self.to_day)}"] if self.to_day is not None else []
+        return " ".join(parts)
 
 
 def _several(arguments: MultiDict[str, str], name: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 from decimal import Decimal
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
@@ -12,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup, escape
 
-UNKNOWN = "–"
+UNKNOWN = "\N{EN DASH}"
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 STATUS_ORDER = ("enqueued", "processing", "completed", "failed", "cancelled")
@@ -100,7 +101,7 @@ def size(value: int | None) -> str:
 def moment(value: datetime.datetime | str | None, zone: ZoneInfo) -> Markup:
     """A time in the reporting zone, exact for programs and on hover."""
     if value is None:
-        return Markup(UNKNOWN)
+        return escape(UNKNOWN)
     at = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
     local = at.astimezone(zone)
     now = datetime.datetime.now(zone)
@@ -172,7 +173,6 @@ def plural(count: int, word: str) -> str:
 
 def breakable(text: str) -> Markup:
     """Text with places where a long name may be broken."""
-    marked = escape(text)
-    for mark in ("_", "-", ".", "/"):
-        marked = marked.replace(mark, Markup(f"{mark}<wbr>"))
-    return marked
+    break_here = Markup("<wbr>")
+    parts = re.split(r"(?<=[-_./])", text)
+    return break_here.join(parts)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import select
 import subprocess
 import sys
@@ -90,13 +91,12 @@ class Inspector:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(
-            _read_line(self._process.stdout, time.monotonic() + seconds)
-        )
+        question, reply = self._process.stdin, self._process.stdout
+        if question is None or reply is None:
+            raise EOFError("it has no pipes")
+        question.write(json.dumps(request).encode() + b"\n")
+        question.flush()
+        answer: dict[str, Any] = json.loads(_read_line(reply, time.monotonic() + seconds))
         return answer
 
     def _end(self) -> None:
@@ -184,7 +184,7 @@ def _scale(page_width: float, page_height: float, width: int) -> float:
     """So that the page is `width` pixels wide, unless it is so long that this would be too much."""
     scale = width / max(page_width, 1.0)
     pixels = scale * scale * max(page_width, 1.0) * max(page_height, 1.0)
-    return scale * min(1.0, (MOST_PIXELS / max(pixels, 1.0)) ** 0.5)
+    return scale * min(1.0, math.sqrt(MOST_PIXELS / max(pixels, 1.0)))
 
 
 if __name__ == "__main__":

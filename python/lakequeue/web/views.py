@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -186,15 +186,16 @@ def jsonable(value: Any) -> Any:
         return {name: jsonable(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [jsonable(item) for item in value]
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, datetime.datetime):
-        return value.astimezone(datetime.UTC).isoformat()
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    return value
+    convert = _CONVERSIONS.get(type(value))
+    return value if convert is None else convert(value)
+
+
+_CONVERSIONS: dict[type, Callable[[Any], Any]] = {
+    Decimal: lambda number: int(number) if number == number.to_integral_value() else float(number),
+    datetime.datetime: lambda at: at.astimezone(datetime.UTC).isoformat(),
+    datetime.date: lambda day: day.isoformat(),
+    datetime.timedelta: lambda length: length.total_seconds(),
+}
 
 
 def _text(value: Any) -> str | None:
