@@ -69,7 +69,12 @@ CALLS = [
         lambda rows: {row[0] for row in rows} == {"claimed"},
     ),
     Call(WORKER, "dequeue_tasks('alive', 10, array['full'])", gives()),
-    Call(WORKER, "adopt_attempts('alive')", lambda rows: {row[0] for row in rows} == {"adopted"}),
+    Call(
+        WORKER,
+        "adopt_attempts('alive')",
+        lambda rows: {row[0] for row in rows} == {"adopted"},
+        rows=3000,
+    ),
     Call(
         WORKER,
         "record_runs(array[%(unsubmitted)s::bigint], array[4711])",
