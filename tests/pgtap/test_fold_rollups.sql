@@ -1,0 +1,80 @@
+-- Folding moves deltas into rollups and histogram, oldest first and at most as many as asked for, and loses nothing.
+begin;
+\ir scenarios.sql
+select plan(24);
+
+select is(fold_rollups(), 0::bigint, 'where there is nothing to fold, nothing is folded');
+
+-- two agents, three customers, two days
+select configure_agent('_fr a'), configure_agent('_fr b');
+do $$
+begin
+  for n in 1..12 loop
+    perform enqueue_task('_fr ' || substr('ab', n % 2 + 1, 1), '/' || n, customer => (array['', 'acme', 'umbrella'])[n % 3 + 1]);
+  end loop;
+  for n in 1..8 loop
+    perform advance('1 hour 40 minutes');
+    perform report(d.attempt_id, case when n % 4 = 0 then 'permanent_failure' else 'success' end,
+                   case when n % 4 > 0 then '{"x": 1}'::json end, input_tokens => 100 * n, output_tokens => n, cached_tokens => 1,
+                   llm_cost => 0.01 * n, usage_complete => true)
+    from dequeue_tasks('w', 1) d;
+  end loop;
+end $$;
+create temporary table unfolded as select * from queue_metrics();
+create temporary table delta as select * from task_deltas;
+-- what the deltas add up to, by the groups of the two tables
+create temporary table groups as
+select s.agent_id, s.customer, s.status, s.day, sum(s.tasks)::bigint as tasks, sum(s.input_tokens)::bigint as input_tokens,
+       sum(s.output_tokens)::bigint as output_tokens, sum(s.cached_tokens)::bigint as cached_tokens, sum(s.llm_cost) as llm_cost
+from delta d cross join lateral (
+  select d.agent_id, d.customer, d.from_status, d.from_day, -d.tasks, -d.from_input_tokens, -d.from_output_tokens, -d.from_cached_tokens, -d.from_llm_cost
+  where d.from_status is not null
+  union all
+  select d.agent_id, d.customer, d.to_status, d.to_day, d.tasks, d.to_input_tokens, d.to_output_tokens, d.to_cached_tokens, d.to_llm_cost
+) s(agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost)
+group by s.agent_id, s.customer, s.status, s.day;
+
+select is(fold_rollups(1), 1::bigint, 'one is folded');
+select is((select min(id) from task_deltas), (select min(id) from delta where id > (select min(id) from delta)), 'the oldest');
+select is((select count(*) from task_deltas), (select count(*) - 1 from delta), 'and it is gone');
+select set_eq('select * from queue_metrics()', 'select * from unfolded', 'which readers do not notice');
+select is(fold_rollups(7), 7::bigint, 'as many as asked for');
+select set_eq('select * from queue_metrics()', 'select * from unfolded', 'again unnoticed');
+select is(fold_rollups(100000), (select count(*) - 8 from delta), 'at most all');
+select is((select count(*) from task_deltas), 0::bigint, 'none is left');
+select set_eq('select * from queue_metrics()', 'select * from unfolded', 'unnoticed to the end');
+select is(fold_rollups(), 0::bigint, 'and there is nothing more to fold');
+
+select set_eq(
+  'select agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost from task_rollups',
+  'select agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost from groups',
+  'the rollups hold what the deltas held, by agent, customer, status and day');
+select is((select count(*) from task_rollups where day is not null), (select count(*) from (
+    select distinct agent_id, customer, status, finished_at::date from tasks where finished_at is not null) g), 'one row a group');
+select set_eq(
+  'select agent_id, customer, day, bucket, tasks from response_histogram',
+  $$select agent_id, customer, finished_at::date, _response_bucket(finished_at - created_at), count(*)
+    from tasks where status = 'completed' group by 1, 2, 3, 4$$,
+  'the histogram holds the completed tasks by their response times');
+
+-- a second folding adds
+select report(claim(enqueue_task('_fr c', '/13', customer => 'acme')), 'success', '1') from configure_agent('_fr c');
+select fold_rollups();
+select report(claim(enqueue_task('_fr c', '/14', customer => 'acme')), 'success', '1');
+select fold_rollups();
+select results_eq(
+  $$select customer, tasks from task_rollups where agent_id = (_agent('_fr c')).id and status = 'completed'$$, $$values ('acme', 2::bigint)$$,
+  'what is folded later is added to the same row');
+select is((select sum(tasks) from response_histogram where agent_id = (_agent('_fr c')).id), 2::numeric, 'in the histogram too');
+
+select refused(format('select fold_rollups(%s)', n), 'LQ400', n || ' is refused') from unnest(array['null', '0', '-1', '100001']) n;
+select lives_ok('select fold_rollups(100000)', '100000 is not');
+
+set session authorization test_worker;
+select lives_ok('select lakequeue.fold_rollups()', 'a worker may fold');
+set session authorization test_owner;
+select not_for('test_reader', 'select lakequeue.fold_rollups()');
+select not_for('test_operator', 'select lakequeue.fold_rollups()');
+
+select * from finish();
+rollback;
