@@ -57,16 +57,16 @@ where p.description in ('number by number', 'the larger of two complete traces',
 
 create temporary table many (number integer, report pg_temp.report);
 insert into many values
-  (1, (10, 1, 0, null, false, 'callback')), (2, (30, 2, 0, null, false, 'callback')), (3, (31, 3, 5, 0.4, true, 'callback')),
-  (4, (500, 300, 0, 0.5, false, 'trace')), (5, (32, 4, 6, 0.45, true, 'trace')), (6, (33, 3, 6, 0.44, true, 'trace'));
+  (1, (30, 2, 0, null, false, 'callback')), (2, (31, 3, 5, 0.4, true, 'callback')), (3, (500, 300, 0, 0.5, false, 'trace')),
+  (4, (32, 4, 6, 0.45, true, 'trace')), (5, (33, 3, 6, 0.44, true, 'trace'));
 create temporary table orders as
 with recursive chosen as (
   select array[m.number] as numbers, array[m.report] as reports from many m
   union all
   select c.numbers || m.number, c.reports || m.report from chosen c join many m on m.number <> all(c.numbers)
 )
-select c.reports from chosen c where cardinality(c.numbers) = 6;
-select is(count(*), 720::bigint, 'six reports can come in 720 orders') from orders;
+select c.reports from chosen c where cardinality(c.numbers) = 5;
+select is(count(*), 120::bigint, 'five reports can come in 120 orders') from orders;
 select results_eq('select distinct pg_temp.after(variadic o.reports) from orders o',
                   $$ values ('33 4 6 $0.45 complete trace') $$, 'in all of them the end is the same');
 
