@@ -19,9 +19,10 @@ begin
     from agents g
     join tasks t on t.agent_id = g.id and t.status = 'processing'
     where t.lease_expires_at + g.reconcile_grace <= v_now
-      and not exists (
-        select from task_events e
-        where e.task_id = t.id and e.kind = 'sweep_error' and e.at > v_now - interval '1 minute')
+      -- a scalar probe per task: as NOT EXISTS the planner would read all events and hash them
+      and (
+        select max(e.at) from task_events e
+        where e.task_id = t.id and e.kind = 'sweep_error' and e.at > v_now - interval '1 minute') is null
     order by t.id
     limit batch_size
   loop
