@@ -437,10 +437,10 @@ class Outcome:
         # A file given twice has one task, which is counted once.
         tokens = sum(_tokens(row) for row in tasks.values())
         cost = sum(row["llm_cost"] or 0.0 for row in tasks.values())
-        price = " at the simulator's made-up price" if self.simulated else ""
+        price = " (the simulator's made-up price)" if self.simulated else ""
         parts = [counts, f"{tokens:,} tokens", f"{cost:.4f} USD{price}", f"{seconds:.1f} s"]
         if self.rejected is not None:
-            parts.append(f"{self.rejected} times 429 from the simulator")
+            parts.append(f"429 from the simulator: {self.rejected}")
         where = f" --data-dir {self.folder}" if self.folder is not None else ""
         return f"\n{' · '.join(parts)}\nMore: lakequeue status{where} · lakequeue psql{where}"
 
