@@ -97,6 +97,11 @@ class Filter:
         return bool(self.statuses or self.agents)
 
     @property
+    def label_in(self) -> str:
+        """The days after a verb: finished today, finished in the last 7 days."""
+        return f"in {self.label}" if self.range in ("7d", "30d", "all") else self.label
+
+    @property
     def label(self) -> str:
         """The days in words."""
         named = {"today": "today", "all": "all time"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lakequeue.errors import Problem
 
-MEGABYTE = 1024 * 1024
+MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Options:
     person: str = "local"
     """Who acts, where no header names them."""
     max_file_bytes: int = 100 * MEGABYTE
-    max_upload_bytes: int = 2048 * MEGABYTE
+    max_upload_bytes: int = 2000 * MEGABYTE
     max_streams: int = 200
 
 

@@ -238,6 +238,7 @@ def extraction(key: int) -> str:
         extraction=head,
         documents=shown,
         columns=views.columns(shown),
+        numeric=views.numeric_columns(shown),
         following=shown[-1]["document_id"] if len(rows) > DOCUMENTS_A_PAGE else None,
         first_page=after is None,
     )

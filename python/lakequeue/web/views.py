@@ -173,6 +173,17 @@ def columns(rows: Iterable[dict[str, Any]]) -> list[str]:
     return first + sorted(names.difference(first))
 
 
+def numeric_columns(rows: list[dict[str, Any]]) -> set[str]:
+    """The fields that have numbers, in every document that has them at all."""
+    numeric: dict[str, bool] = {}
+    for row in rows:
+        for name, field in row["fields"].items():
+            if field["value"] is not None:
+                is_number = isinstance(field["value"], int | float)
+                numeric[name] = numeric.get(name, True) and is_number
+    return {name for name, always in numeric.items() if always}
+
+
 def task(key: int) -> dict[str, Any]:
     """All about one task."""
     with database.checkout(reads().pool) as connection:
