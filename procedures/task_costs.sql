@@ -1,5 +1,5 @@
 -- What each task has used over all of its attempts, superseded ones included (rule 10). usage_complete: every attempt
--- that ended has complete numbers, so that nothing is missing from the sum.
+-- has complete numbers, so that nothing is missing from the sum; a running one has not.
 create or replace view lakequeue.task_costs as
 select a.task_id, count(*) as attempts,
        sum(a.input_tokens)::bigint as input_tokens, sum(a.output_tokens)::bigint as output_tokens,
