@@ -49,6 +49,7 @@ from lakequeue.agents.document_parser.prompt import (
     overhead_tokens,
     parse_answer,
 )
+from lakequeue.agents.document_parser.webhook import Webhook
 
 CHUNK_TOKENS = 6_000
 """Page text in one call. Larger chunks save overhead; smaller ones lose less to a failed call."""
@@ -82,6 +83,7 @@ class Task:
     chat_url: str
     chat_token: str | None
     database_url: str
+    callback_url: str | None
 
     @classmethod
     def read(cls, parameters: Mapping[str, str], environment: Mapping[str, str]) -> Task:
@@ -105,6 +107,7 @@ class Task:
                 chat_url=environment["LAKEQUEUE_CHAT_URL"],
                 chat_token=environment.get("LAKEQUEUE_CHAT_TOKEN") or None,
                 database_url=environment["LAKEQUEUE_DATABASE_URL"],
+                callback_url=environment.get("LAKEQUEUE_CALLBACK_URL") or None,
             )
         except KeyError as error:
             raise WrongParameters(f"{error.args[0]} is missing") from error
@@ -132,6 +135,7 @@ def run(parameters: dict[str, str]) -> int:
         task.lease_seconds,
         task.database_url,
         task.estimated_tokens,
+        webhook=Webhook(task.callback_url) if task.callback_url else None,
     )
     try:
         attempt.start()

@@ -17,6 +17,7 @@ from psycopg.types.json import Json
 
 from lakequeue import database
 from lakequeue.agents.document_parser.costs import Usage
+from lakequeue.agents.document_parser.webhook import Webhook
 
 EXTENDED, LOST, CANCEL, TERMINATED = "extended", "lost", "cancel", "terminated"
 
@@ -41,7 +42,14 @@ class Attempt:
     """Speaks for one attempt. Safe to use from the run's thread and the heartbeat's."""
 
     def __init__(
-        self, attempt_id: int, token: str, lease_seconds: float, conninfo: str, estimate: int
+        self,
+        attempt_id: int,
+        token: str,
+        lease_seconds: float,
+        conninfo: str,
+        estimate: int,
+        *,
+        webhook: Webhook | None = None,
     ) -> None:
         self.attempt_id = attempt_id
         self.usage = Usage()
@@ -49,6 +57,7 @@ class Attempt:
         self._lease = lease_seconds
         self._estimate = estimate
         self._conninfo = conninfo
+        self._webhook = webhook
         self._connection: database.Connection | None = None
         self._line = threading.Lock()
         self._wake = threading.Event()
@@ -167,19 +176,23 @@ class Attempt:
         return str(rows[0]["store_result"])
 
     def record(self, outcome: str, retry_after: float | None = None, **details: Any) -> str:
-        """Report how the attempt ended."""
+        """Report how the attempt ended: by the webhook, or by SQL where that does not work."""
         usage = self.usage
-        rows = self._call(
-            "record_callback",
-            self.patience,
-            attempt=self.attempt_id,
-            token=self._token,
-            outcome=outcome,
-            input_tokens=usage.input,
-            output_tokens=usage.output,
-            cached_tokens=usage.cached,
-            retry_after=_interval(retry_after),
+        report = {
+            "attempt": self.attempt_id,
+            "token": self._token,
+            "outcome": outcome,
+            "input_tokens": usage.input,
+            "output_tokens": usage.output,
+            "cached_tokens": usage.cached,
             **details,
+        }
+        if self._webhook is not None:
+            answer = self._webhook.confirm({**report, "retry_after": retry_after})
+            if answer is not None:
+                return answer
+        rows = self._call(
+            "record_callback", self.patience, **report, retry_after=_interval(retry_after)
         )
         return str(rows[0]["record_callback"])
 
