@@ -8,7 +8,8 @@
 -- tokens_per_task, tokens_per_page: what estimate_tokens multiplies. parameters: handed to every run.
 -- Returns the agent's id.
 -- Errors: LQ400 a blank name or a value out of range.
--- Locks: the throttle locks of its endpoint and, when it moves, of the new one, by id.
+-- Locks: the one of changes to agents (two that move an agent at once would each miss an endpoint of the other); then the
+--   throttle locks of its endpoint and, when it moves, of the new one, by id.
 create or replace function lakequeue.configure_agent(
   agent text, job_id bigint default null, model_endpoint text default null,
   max_concurrent_tasks integer default null, max_tpm bigint default null,
@@ -33,6 +34,7 @@ begin
       hint = 'Surrounding blanks are not allowed either.';
   end if;
 
+  perform pg_advisory_xact_lock(_lock_class(), -4);
   select a.id, a.model_endpoint_id into v_id, v_old_endpoint_id from agents a where a.name = agent;
   if model_endpoint is null and v_id is not null then
     v_endpoint_id := v_old_endpoint_id;
