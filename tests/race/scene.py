@@ -1,0 +1,267 @@
+"""What the race tests set up, call and look at, said once.
+
+`VIOLATIONS` is the heart: one statement, hence one snapshot, that recounts from tasks and attempts
+what the rules promise, and returns a row for whatever is wrong. `watching` asks it all the time
+while others act.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Json
+
+from tests.race.harness import Connection
+from tests.servers import Database
+
+Row = dict[str, Any]
+
+RESULT = Json({"pages": ["…"]})
+
+# What must hold in every snapshot (design rules 1, 3, 4a, 7, 9, 15). Limits are taken as they are
+# now, so that a test which lowers one has to wait until the old attempts are gone.
+VIOLATIONS = """
+with usage as (
+  select a.task_id,
+         coalesce(sum(a.input_tokens), 0) as input, coalesce(sum(a.output_tokens), 0) as output,
+         coalesce(sum(a.cached_tokens), 0) as cached, coalesce(sum(a.llm_cost), 0) as cost,
+         count(*) as attempts,
+         count(*) filter (where a.status = 'running') as running,
+         count(*) filter (where a.status = 'succeeded') as succeeded
+    from lakequeue.task_attempts a
+   group by a.task_id
+), brute as (
+  select t.agent_id, t.customer, t.status, lakequeue._day(t.finished_at) as day,
+         count(*)::numeric as tasks, coalesce(sum(u.input), 0) as input,
+         coalesce(sum(u.output), 0) as output, coalesce(sum(u.cached), 0) as cached,
+         coalesce(sum(u.cost), 0) as cost
+    from lakequeue.tasks t
+    left join usage u on u.task_id = t.id
+   group by 1, 2, 3, 4
+), kept as (
+  select s.agent_id, s.customer, s.status, s.day, sum(s.tasks) as tasks,
+         sum(s.input_tokens) as input, sum(s.output_tokens) as output,
+         sum(s.cached_tokens) as cached, sum(s.llm_cost) as cost
+    from (select r.agent_id, r.customer, r.status, r.day, r.tasks, r.input_tokens, r.output_tokens,
+                 r.cached_tokens, r.llm_cost
+            from lakequeue.task_rollups r
+          union all
+          select s.agent_id, s.customer, s.status, s.day, s.tasks, s.input_tokens, s.output_tokens,
+                 s.cached_tokens, s.llm_cost
+            from lakequeue.task_deltas d cross join lateral lakequeue._delta_sides(d) s) s
+   group by 1, 2, 3, 4
+  having sum(s.tasks) <> 0 or sum(s.input_tokens) <> 0 or sum(s.output_tokens) <> 0
+      or sum(s.cached_tokens) <> 0 or sum(s.llm_cost) <> 0
+), times_brute as (
+  select t.agent_id, t.customer, lakequeue._day(t.finished_at) as day,
+         lakequeue._response_bucket(t.finished_at - t.created_at) as bucket,
+         count(*)::numeric as tasks
+    from lakequeue.tasks t where t.status = 'completed' group by 1, 2, 3, 4
+), times_kept as (
+  select h.agent_id, h.customer, h.day, h.bucket, sum(h.tasks) as tasks
+    from (select r.agent_id, r.customer, r.day, r.bucket, r.tasks
+            from lakequeue.response_histogram r
+          union all
+          select s.agent_id, s.customer, s.day, s.bucket, s.tasks
+            from lakequeue.task_deltas d cross join lateral lakequeue._delta_sides(d) s
+           where s.bucket is not null) h
+   group by 1, 2, 3, 4
+  having sum(h.tasks) <> 0
+), alive as (
+  select a.agent_id, a.endpoint_id from lakequeue.task_attempts a where a.run_ended_at is null
+)
+select 'rule 1: task ' || t.id || ' is ' || t.status || ' with ' || coalesce(u.running, 0)
+       || ' running attempts' as problem
+  from lakequeue.tasks t
+  left join usage u on u.task_id = t.id
+ where (t.status = 'processing') <> (coalesce(u.running, 0) = 1) or u.running > 1
+union all
+select 'rule 1: lease and status of task ' || t.id
+  from lakequeue.tasks t
+ where (t.status = 'processing') <> (t.locked_by is not null)
+    or (t.status = 'processing') <> (t.lease_expires_at is not null)
+union all
+select 'rule 3: agent ' || g.name || ' has ' || count(*) || ' of ' || g.max_concurrent_tasks
+  from lakequeue.agents g join alive l on l.agent_id = g.id
+ group by g.id having count(*) > g.max_concurrent_tasks
+union all
+select 'rule 3: endpoint ' || e.name || ' has ' || count(*) || ' of ' || e.max_concurrent_tasks
+  from lakequeue.model_endpoints e join alive l on l.endpoint_id = e.id
+ group by e.id having count(*) > e.max_concurrent_tasks
+union all
+select 'rule 3: attempt ' || a.id || ' would count for ever'
+  from lakequeue.task_attempts a
+ where a.status <> 'running' and a.run_ended_at is null and a.presumed_dead_at is null
+union all
+select 'rule 7: task ' || t.id || ' counts ' || t.attempt_count || ' of ' || coalesce(u.attempts, 0)
+  from lakequeue.tasks t
+  left join usage u on u.task_id = t.id
+ where t.attempt_count <> coalesce(u.attempts, 0)
+union all
+select 'rule 9: task ' || t.id || ' is ' || t.status || ' with ' || coalesce(u.succeeded, 0)
+       || ' successes'
+  from lakequeue.tasks t
+  left join usage u on u.task_id = t.id
+ where (t.status = 'completed') <> (coalesce(u.succeeded, 0) = 1)
+union all
+select 'rule 9: attempt ' || a.id || ' succeeded without a result'
+  from lakequeue.task_attempts a
+ where a.status = 'succeeded'
+   and not exists (select from lakequeue.results r where r.attempt_id = a.id)
+union all
+select 'dedup: ' || t.dedup_key || ' is held ' || count(*) || ' times'
+  from lakequeue.tasks t
+ where t.dedup_key is not null and t.status not in ('failed', 'cancelled')
+ group by t.agent_id, t.customer, t.dedup_key having count(*) > 1
+union all
+select 'rule 15: ' || p.how || ' ' || p::text
+  from ((select 'kept, not true:' as how, k.* from (table kept except table brute) k)
+        union all
+        (select 'true, not kept:', b.* from (table brute except table kept) b)) p
+union all
+select 'rule 15, response times: ' || p.how || ' ' || p::text
+  from ((select 'kept, not true:' as how, k.* from (table times_kept except table times_brute) k)
+        union all
+        (select 'true, not kept:', b.* from (table times_brute except table times_kept) b)) p
+"""
+
+
+def call(connection: psycopg.Connection[Any], function: str, **arguments: Any) -> list[Row]:
+    """The rows of `select * from lakequeue.function(argument => value, …)`."""
+    names = ", ".join(f"{name} => %({name})s" for name in arguments)
+    with connection.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(f"select * from lakequeue.{function}({names})", arguments)
+        return cursor.fetchall()
+
+
+def answer(connection: psycopg.Connection[Any], function: str, **arguments: Any) -> Any:
+    """What a function that returns one value returned."""
+    (row,) = call(connection, function, **arguments)
+    (value,) = row.values()
+    return value
+
+
+def configure(database: Database, agent: str = "parser", **settings: Any) -> None:
+    """Make or change an agent."""
+    with psycopg.connect(database.conninfo("test_operator"), autocommit=True) as connection:
+        call(connection, "configure_agent", agent=agent, **settings)
+
+
+def limit_endpoint(database: Database, endpoint: str, **limits: int) -> None:
+    """Set the limits of an endpoint."""
+    with psycopg.connect(database.conninfo("test_operator"), autocommit=True) as connection:
+        call(connection, "configure_endpoint", endpoint=endpoint, **limits)
+
+
+def enqueue(database: Database, count: int, agent: str = "parser", **document: Any) -> list[int]:
+    """Enqueue so many documents of one kind and return their tasks."""
+    documents = [{"document_path": f"/{agent}/{n}.pdf"} | document for n in range(count)]
+    with psycopg.connect(database.conninfo("test_app"), autocommit=True) as connection:
+        rows = call(connection, "enqueue_tasks", agent=agent, documents=Json(documents))
+    return [row["task_id"] for row in rows]
+
+
+def dequeue(
+    connection: psycopg.Connection[Any],
+    worker: str = "w",
+    batch_size: int = 10,
+    agents: Sequence[str] | None = None,
+) -> list[Row]:
+    """Claim, and try again as long as others hold the locks."""
+    while True:
+        rows = call(
+            connection,
+            "dequeue_tasks",
+            worker=worker,
+            batch_size=batch_size,
+            agents=None if agents is None else list(agents),
+        )
+        if not rows or rows[0]["outcome"] != "busy":
+            return rows
+
+
+def claim(database: Database, **arguments: Any) -> Row:
+    """Claim exactly one task."""
+    with psycopg.connect(database.conninfo("test_worker"), autocommit=True) as connection:
+        (row,) = dequeue(connection, **({"batch_size": 1} | arguments))
+    return row
+
+
+def report(connection: psycopg.Connection[Any], claimed: Row, outcome: str, **more: Any) -> str:
+    """What an agent's callback was answered."""
+    return str(
+        answer(
+            connection,
+            "record_callback",
+            attempt=claimed["attempt_id"],
+            token=claimed["callback_token"],
+            outcome=outcome,
+            **more,
+        )
+    )
+
+
+def store(connection: psycopg.Connection[Any], claimed: Row) -> str:
+    """What store_result answered."""
+    return str(
+        answer(
+            connection,
+            "store_result",
+            attempt=claimed["attempt_id"],
+            token=claimed["callback_token"],
+            result=RESULT,
+        )
+    )
+
+
+def violations(connection: psycopg.Connection[Any]) -> list[str]:
+    """What is wrong in this snapshot."""
+    return [row[0] for row in connection.execute(VIOLATIONS).fetchall()]
+
+
+def assert_sound(database: Database) -> None:
+    """Fail with whatever rule is broken now."""
+    with psycopg.connect(database.conninfo(), autocommit=True) as connection:
+        assert violations(connection) == []
+
+
+@dataclass
+class Watch:
+    """What a watcher saw."""
+
+    looks: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def watching(database: Database) -> Iterator[Watch]:
+    """Recount all the time from a connection of its own while the block goes on.
+
+    Fails if any snapshot broke a rule.
+    """
+    watch = Watch()
+    over = threading.Event()
+    connection: Connection = database.connect()
+
+    def look() -> None:
+        while not over.is_set() and not watch.problems:
+            watch.problems += violations(connection)
+            watch.looks += 1
+            over.wait(0.01)  # leave the processor to those who race
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        over.set()
+        thread.join(60)
+        connection.close()
+    assert watch.problems == []
+    assert watch.looks > 0

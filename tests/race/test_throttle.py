@@ -1,0 +1,460 @@
+"""Rules 3, 4 and 6 under many workers: no limit is ever exceeded, nothing is handed out twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.conftest import Clock
+from tests.race.harness import (
+    Connection,
+    holding,
+    in_background,
+    repeated,
+    together,
+    wait_until_blocked,
+)
+from tests.race.scene import (
+    RESULT,
+    Row,
+    assert_sound,
+    call,
+    claim,
+    configure,
+    dequeue,
+    enqueue,
+    limit_endpoint,
+    report,
+    violations,
+    watching,
+)
+from tests.servers import Database
+
+WORKERS = 10
+LIMIT = 5
+
+# Which limits, of two agents that share an endpoint or not, and how many may run in all.
+LIMITS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, int], int]] = {
+    "agent": ({"max_concurrent_tasks": LIMIT}, {"max_concurrent_tasks": 2}, {}, LIMIT + 2),
+    "endpoint": (
+        {"model_endpoint": "shared"},
+        {"model_endpoint": "shared"},
+        {"max_concurrent_tasks": LIMIT},
+        LIMIT,
+    ),
+    "both": (
+        {"model_endpoint": "shared", "max_concurrent_tasks": 2},
+        {"model_endpoint": "shared"},
+        {"max_concurrent_tasks": LIMIT},
+        LIMIT,
+    ),
+    # 1,000 tokens a task: 5 fit, whichever limit is the stricter one
+    "tokens": (
+        {"model_endpoint": "shared", "max_tpm": 3000},
+        {"model_endpoint": "shared", "max_tpm": 20_000},
+        {"max_tpm": 5500},
+        LIMIT,
+    ),
+    "tokens and tasks": (
+        {"model_endpoint": "shared", "max_tpm": 3000},
+        {"model_endpoint": "shared"},
+        {"max_tpm": 10_500, "max_concurrent_tasks": LIMIT},
+        LIMIT,
+    ),
+}
+
+
+def two_agents(database: Database, first: dict[str, Any], second: dict[str, Any]) -> None:
+    for agent, settings in (("a", first), ("b", second)):
+        configure(database, agent, tokens_per_task=1000, tokens_per_page=0, **settings)
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_many_workers_fill_a_limit_and_never_exceed_it(database: Database, limits: str) -> None:
+    first, second, shared, places = LIMITS[limits]
+    two_agents(database, first, second)
+    if shared:
+        limit_endpoint(database, "shared", **shared)
+    for agent in ("a", "b"):
+        enqueue(database, 20, agent)
+
+    def take(connection: Connection) -> list[Row]:
+        # until it is told "nothing", which must be true for all
+        taken: list[Row] = []
+        while rows := dequeue(connection, f"w{threading.get_ident()}", batch_size=2):
+            taken += rows
+        return taken
+
+    outcomes = together(database, [take] * WORKERS, user="test_worker")
+    taken = [row for outcome in outcomes for row in outcome.result()]
+    assert len({row["task_id"] for row in taken}) == len(taken) == places
+    assert_sound(database)
+
+
+@pytest.mark.parametrize("limits", ["agent", "endpoint", "both"])
+def test_limits_hold_while_tasks_come_and_go(database: Database, limits: str) -> None:
+    first, second, shared, _places = LIMITS[limits]
+    two_agents(database, first | {"retry_base": "0 seconds"}, second)
+    if shared:
+        limit_endpoint(database, "shared", **shared)
+    for agent in ("a", "b"):
+        enqueue(database, 300, agent)
+
+    def work(connection: Connection) -> int:
+        done = 0
+        for number in repeated(1.5):
+            rows = dequeue(connection, "w", batch_size=3)
+            for row in rows:
+                more = {"result": RESULT} if number % 2 else {}
+                report(connection, row, "success" if number % 2 else "failure", **more)
+            done += len(rows)
+        return done
+
+    with watching(database):
+        outcomes = together(database, [work] * 6)
+    assert sum(outcome.result() for outcome in outcomes) > 20
+    assert_sound(database)
+
+
+def test_unlimited_workers_share_all_tasks_and_none_gets_one_twice(database: Database) -> None:
+    configure(database)
+    tasks = enqueue(database, 200)
+
+    def take(connection: Connection) -> list[int]:
+        taken: list[int] = []
+        while rows := dequeue(connection, "w", batch_size=3):
+            taken += [row["task_id"] for row in rows]
+        return taken
+
+    outcomes = together(database, [take] * WORKERS, user="test_worker")
+    taken = [task for outcome in outcomes for task in outcome.result()]
+    assert sorted(taken) == tasks
+    assert_sound(database)
+
+
+def test_tasks_go_out_in_order_of_priority_to_whoever_asks(database: Database) -> None:
+    """Under a limit claims are serial, so the order of the claims is rule 2's, over all workers."""
+    configure(database, max_concurrent_tasks=1000)
+    for number in range(60):
+        enqueue(database, 1, priority=number * 7 % 10)
+
+    def take(connection: Connection) -> None:
+        while dequeue(connection, "w", batch_size=2):
+            pass
+
+    for outcome in together(database, [take] * 6, user="test_worker"):
+        outcome.result()
+    claimed = database.query(
+        """select t.priority, t.created_at, t.id
+             from lakequeue.task_attempts a join lakequeue.tasks t on t.id = a.task_id
+            order by a.id"""
+    )
+    assert claimed == sorted(claimed, key=lambda row: (-row[0], row[1], row[2]))
+
+
+def test_eight_workers_get_shares_within_a_factor_of_two(database: Database) -> None:
+    configure(database, max_concurrent_tasks=10_000)
+    enqueue(database, 4000)
+    tried: list[float] = []
+
+    def work(connection: Connection) -> int:
+        done, last = 0, time.monotonic()
+        deadline = last + 3
+        while time.monotonic() < deadline:
+            rows = call(connection, "dequeue_tasks", worker="w", batch_size=1)
+            if rows and rows[0]["outcome"] == "claimed":
+                now = time.monotonic()
+                tried.append(now - last)
+                last = now
+                done += 1
+            else:
+                time.sleep(0.01)  # as a worker does that was told "busy"
+        return done
+
+    shares = sorted(o.result() for o in together(database, [work] * 8, user="test_worker"))
+    assert shares[0] * 2 >= shares[-1], shares
+    assert max(tried) < 1.5
+    assert_sound(database)
+
+
+def test_busy_is_not_empty(database: Database) -> None:
+    """A limited dequeue waits 250 ms for the lock, then says so; nobody takes it for an end."""
+    configure(database, max_concurrent_tasks=2)
+    enqueue(database, 3)
+    connection = database.connect("test_worker")
+    with holding(database, "test_worker") as first:
+        assert len(call(first, "dequeue_tasks", worker="v")) == 2
+        started = time.monotonic()
+        (row,) = call(connection, "dequeue_tasks", worker="w")
+        waited = time.monotonic() - started
+        assert row["outcome"] == "busy"
+        assert set(row.values()) == {"busy", None}
+        assert 0.2 < waited < 5
+        first.rollback()
+        # What was rolled back is there again, and the limit has room again.
+        assert len(call(connection, "dequeue_tasks", worker="w")) == 2
+    assert call(connection, "dequeue_tasks", worker="w") == []
+    assert connection.execute("show lock_timeout").fetchone() == ("0",)
+    assert_sound(database)
+
+
+def test_who_waited_counts_after_the_lock(database: Database) -> None:
+    """A snapshot from before the wait would see room that is gone."""
+    configure(database, max_concurrent_tasks=1)
+    enqueue(database, 2)
+    second = database.connect("test_worker")
+    for _ in repeated(20, at_most=5):
+        with (
+            holding(database, "test_worker") as first,
+            in_background(lambda: call(second, "dequeue_tasks", worker="w")) as outcome,
+        ):
+            assert len(call(first, "dequeue_tasks", worker="v")) <= 1
+            first.commit()
+        assert outcome.result() == [] or outcome.result()[0]["outcome"] in ("busy", "claimed")
+        assert_sound(database)
+    assert database.value("select count(*) from lakequeue.task_attempts") == 1
+
+
+def test_unlimited_dequeues_do_not_wait_for_each_other(database: Database) -> None:
+    configure(database)
+    enqueue(database, 4)
+    with holding(database, "test_worker") as first:
+        assert len(call(first, "dequeue_tasks", worker="v", batch_size=2)) == 2
+        started = time.monotonic()
+        assert len(dequeue(database.connect("test_worker"), batch_size=4)) == 2
+        assert time.monotonic() - started < 0.2
+
+
+def test_a_busy_endpoint_does_not_hold_up_another_one(database: Database) -> None:
+    for agent in ("a", "b"):
+        configure(database, agent, max_concurrent_tasks=1)
+        enqueue(database, 1, agent)
+    connection = database.connect("test_worker")
+    with holding(database, "test_worker") as first:
+        assert len(call(first, "dequeue_tasks", worker="v", agents=["a"])) == 1
+        started = time.monotonic()
+        (row,) = call(connection, "dequeue_tasks", worker="w")
+        assert row["agent"] == "b"
+        assert time.monotonic() - started < 0.2
+        first.rollback()
+    assert claim(database)["agent"] == "a"
+
+
+# --- limits that change meanwhile -------------------------------------------------------------
+
+
+def test_a_limit_that_appears_while_somebody_claims_without_one(database: Database) -> None:
+    """configure_agent waits for the dequeue; who dequeues after it counts what that one took."""
+    configure(database)
+    enqueue(database, 10)
+    operator = database.connect("test_operator")
+    with holding(database, "test_worker") as first:
+        assert len(call(first, "dequeue_tasks", worker="v", batch_size=2)) == 2
+        with in_background(
+            lambda: call(operator, "configure_agent", agent="parser", max_concurrent_tasks=3)
+        ) as configured:
+            wait_until_blocked(database, operator)
+            first.commit()
+    configured.result()
+    assert len(dequeue(database.connect("test_worker"))) == 1
+    assert_sound(database)
+
+
+def test_a_limit_that_appears_while_a_dequeue_waits_for_it(database: Database) -> None:
+    """It peeked when there was no limit, and holds a shared lock only: it must leave the agent."""
+    configure(database)
+    enqueue(database, 10)
+    worker = database.connect("test_worker")
+    for _ in range(5):
+        with holding(database, "test_operator") as operator:
+            call(operator, "configure_agent", agent="parser", max_concurrent_tasks=3)
+            with in_background(lambda: call(worker, "dequeue_tasks", worker="w")) as outcome:
+                wait_until_blocked(database, worker)
+                operator.commit()
+        assert outcome.result() == [] or outcome.result()[0]["outcome"] == "busy"
+        configure(database, max_concurrent_tasks=0)
+    configure(database, max_concurrent_tasks=3)
+    assert len(dequeue(worker)) == 3
+
+
+def test_a_pause_that_has_returned_lets_nothing_through(database: Database) -> None:
+    configure(database)
+    enqueue(database, 50)
+    operator = database.connect("test_operator")
+    with holding(database, "test_worker") as first:
+        assert len(call(first, "dequeue_tasks", worker="v", batch_size=2)) == 2
+        with in_background(lambda: call(operator, "pause_agent", agent="parser")) as paused:
+            wait_until_blocked(database, operator)
+            first.commit()
+    paused.result()
+    assert dequeue(database.connect("test_worker")) == []
+
+
+def test_an_agent_that_moves_keeps_its_own_limit(database: Database) -> None:
+    """What it claimed at its former endpoint still counts for it, and there for that endpoint."""
+    configure(database, "a", model_endpoint="old", max_concurrent_tasks=3)
+    configure(database, "b", model_endpoint="old")
+    limit_endpoint(database, "old", max_concurrent_tasks=3)
+    for agent in ("a", "b"):
+        enqueue(database, 10, agent)
+    worker = database.connect("test_worker")
+    assert len(dequeue(worker, batch_size=2, agents=["a"])) == 2
+    configure(database, "a", model_endpoint="new")
+    assert len(dequeue(worker, agents=["a"])) == 1
+    assert len(dequeue(worker, agents=["b"])) == 1
+    assert_sound(database)
+
+
+def test_an_agent_that_two_operators_move_keeps_its_own_limit(database: Database) -> None:
+    """The second one must know where the first one has moved it, and take that endpoint's lock.
+
+    Otherwise a dequeue there goes on while the agent leaves, and another one at the agent's new
+    endpoint does not see what the first has claimed.
+    """
+    configure(database, "x", model_endpoint="first", max_concurrent_tasks=1)
+    for endpoint in ("second", "third"):
+        limit_endpoint(database, endpoint, max_concurrent_tasks=5)
+    configure(database, "y", model_endpoint="third")
+    enqueue(database, 5, "x")
+    enqueue(database, 1, "y")
+    worker, late_operator = database.connect("test_worker"), database.connect("test_operator")
+    with (
+        holding(database, "test_worker") as at_third,
+        holding(database, "test_operator") as operator,
+        holding(database, "test_worker") as at_second,
+    ):
+        assert len(call(at_third, "dequeue_tasks", worker="v", agents=["y"])) == 1
+        call(operator, "configure_agent", agent="x", model_endpoint="second")
+        with in_background(
+            lambda: call(late_operator, "configure_agent", agent="x", model_endpoint="third")
+        ) as moved:
+            wait_until_blocked(database, late_operator)  # for the first endpoint, or the operator
+            operator.commit()
+            time.sleep(0.1)  # it goes on as far as it can: to the third endpoint's lock
+            claimed = call(at_second, "dequeue_tasks", worker="w", agents=["x"])
+            at_third.commit()
+            time.sleep(0.1)
+            more = [
+                row
+                for row in call(worker, "dequeue_tasks", worker="u", agents=["x"])
+                if row["outcome"] == "claimed"
+            ]
+            at_second.commit()
+        moved.result()
+    assert len([row for row in claimed if row["outcome"] == "claimed"]) + len(more) <= 1
+    assert_sound(database)
+
+
+@pytest.mark.parametrize("attempt", range(2))
+def test_limits_hold_while_agents_move(database: Database, attempt: int) -> None:
+    two_agents(
+        database,
+        {"model_endpoint": "one", "max_concurrent_tasks": 3},
+        {"model_endpoint": "two", "max_concurrent_tasks": 4},
+    )
+    for endpoint in ("one", "two", "three"):
+        limit_endpoint(database, endpoint, max_concurrent_tasks=LIMIT)
+    for agent in ("a", "b"):
+        enqueue(database, 200, agent)
+
+    def work(connection: Connection) -> None:
+        for _ in repeated(2):
+            for row in dequeue(connection, "w", batch_size=3):
+                report(connection, row, "success", result=RESULT)
+
+    def move(connection: Connection) -> None:
+        for number in repeated(2):
+            endpoint = ("one", "two", "three")[(number + attempt) % 3]
+            agent = "ab"[number // 2 % 2]
+            call(connection, "configure_agent", agent=agent, model_endpoint=endpoint)
+
+    with watching(database):
+        for outcome in together(database, [work] * 4 + [move] * 2):
+            outcome.result()
+
+
+# --- who else is at the queue -----------------------------------------------------------------
+
+
+def test_a_dequeue_does_not_wait_for_an_open_enqueue(database: Database) -> None:
+    configure(database)
+    (ready,) = enqueue(database, 1, priority=1)
+    with holding(database, "test_app") as app:
+        call(app, "enqueue_task", agent="parser", document_path="/urgent.pdf", priority=9)
+        assert [row["task_id"] for row in dequeue(database.connect("test_worker"))] == [ready]
+    assert claim(database)["document_path"] == "/urgent.pdf"
+
+
+def test_a_dequeue_passes_over_a_task_that_is_being_cancelled(database: Database) -> None:
+    configure(database)
+    first, second = enqueue(database, 2)
+    with holding(database, "test_operator") as operator:
+        call(operator, "cancel_task", task=first)
+        assert claim(database)["task_id"] == second
+        operator.rollback()
+    assert claim(database)["task_id"] == first
+
+
+def test_a_cancel_that_waited_for_a_dequeue_asks_the_run_to_stop(database: Database) -> None:
+    configure(database)
+    (task,) = enqueue(database, 1)
+    operator = database.connect("test_operator")
+    with holding(database, "test_worker") as worker:
+        call(worker, "dequeue_tasks", worker="w")
+        with in_background(lambda: call(operator, "cancel_task", task=task)) as cancelled:
+            wait_until_blocked(database, operator)
+            worker.commit()
+    assert "requested" in str(cancelled.result())
+    assert_sound(database)
+
+
+def test_leases_and_windows_start_after_the_wait_for_the_lock(
+    database: Database, clock: Clock
+) -> None:
+    """A clock read before the wait would give a lease that is partly over (rule 12)."""
+    started = clock.set("2026-01-01 12:00+00")
+    configure(database, max_concurrent_tasks=5, lease_duration="1 minute")
+    enqueue(database, 2)
+    worker = database.connect("test_worker")
+    rows: list[Row] = []
+    while not rows or rows[0]["outcome"] == "busy":
+        clock.set(started)
+        with holding(database, "test_worker") as first:
+            call(first, "dequeue_tasks", worker="v", batch_size=1)
+            first.execute("select test.advance('30 s')")  # seen by others once it is committed
+            with in_background(lambda: dequeue(worker, "w")) as outcome:
+                wait_until_blocked(database, worker)
+                first.commit()
+        rows = outcome.result()
+    assert (rows[0]["lease_expires_at"] - started).total_seconds() == 90
+
+
+def test_other_isolation_levels_are_refused(database: Database) -> None:
+    configure(database)
+    for level in ("repeatable read", "serializable"):
+        with holding(database, "test_worker") as connection:
+            connection.execute(f"set transaction isolation level {level}")
+            with pytest.raises(psycopg.Error) as refused:
+                call(connection, "dequeue_tasks", worker="w")
+            assert refused.value.sqlstate == "LQ428"
+
+
+def test_the_watcher_would_notice(database: Database) -> None:
+    """The watcher is worth something only if it sees what it is there for."""
+    configure(database, max_concurrent_tasks=1)
+    enqueue(database, 2)
+    claim(database)
+    with holding(database) as owner:
+        owner.execute("update lakequeue.agents set max_concurrent_tasks = 2")
+        call(owner, "dequeue_tasks", worker="w")
+        owner.execute("update lakequeue.agents set max_concurrent_tasks = 1")
+        owner.execute("update lakequeue.tasks set priority = 0, estimated_tokens = 0")
+        owner.execute("delete from lakequeue.task_deltas where to_status = 'processing'")
+        problems = violations(owner)
+        owner.rollback()
+    assert any("agent parser has 2 of 1" in problem for problem in problems)
+    assert any("rule 15" in problem for problem in problems)
