@@ -375,7 +375,7 @@ def damaged() -> bytes:
     return contract_en()[:400]
 
 
-def raw_pdf(extra: Sequence[tuple[str, bytes]], content: bytes, resources: str) -> bytes:
+def raw_pdf(extra: Sequence[tuple[str, bytes | None]], content: bytes, resources: str) -> bytes:
     """A PDF of one page, written by hand; `extra` objects are numbered from 5."""
     objects: list[tuple[str, bytes | None]] = [
         ("<< /Type /Catalog /Pages 2 0 R >>", None),

@@ -4,6 +4,8 @@ Each has its right values beside it. Nothing in here is taken from a real docume
 the ones that people put on invoices in English, German, Dutch and French.
 """
 
+# ruff: noqa: E501 - the words stand in rows
+
 from __future__ import annotations
 
 import datetime
@@ -175,7 +177,9 @@ class Maker:
             else self.choose("digits", "1.234,56", "1 234,56" if self.language == "fr" else "1.234,56",
                              "1234,56")
         )  # fmt: skip
-        self.money_style = self.choose("money", "before", "after", "code", "none" if r.random() < 0.3 else "before")
+        self.money_style = self.choose(
+            "money", "before", "after", "code", "none" if r.random() < 0.3 else "before"
+        )
         self.font = self.choose("font", "Helvetica", "Times-Roman", "Courier")
         self.size = self.choose("size", 9, 10, 11)
         self.canvas.setFont(self.font, self.size)
@@ -272,7 +276,11 @@ class Maker:
     # --- parts of the page
 
     def text(self, x: float, text: str, right: bool = False, bold: bool = False) -> None:
-        font = {"Helvetica": "Helvetica-Bold", "Times-Roman": "Times-Bold", "Courier": "Courier-Bold"}
+        font = {
+            "Helvetica": "Helvetica-Bold",
+            "Times-Roman": "Times-Bold",
+            "Courier": "Courier-Bold",
+        }
         self.canvas.setFont(font[self.font] if bold else self.font, self.size)
         (self.canvas.drawRightString if right else self.canvas.drawString)(x, self.y, text)
 
@@ -333,7 +341,9 @@ class Maker:
             first, *rest = rows
             r.shuffle(rest)
             rows = [first, *rest]
-        layout = self.choose("facts", "inline", "columns", "right", "headings", "stacked", "two by two")
+        layout = self.choose(
+            "facts", "inline", "columns", "right", "headings", "stacked", "two by two"
+        )
         colon = self.choose("colon", ":", "")
         if layout == "inline":
             for label, value in rows:

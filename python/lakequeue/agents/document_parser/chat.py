@@ -219,7 +219,7 @@ def _refusal(error: openai.APIStatusError) -> ModelRefused:
 
 def _retry_after(error: openai.APIStatusError) -> float | None:
     """Seconds to wait, from the header or from the body that Databricks documents."""
-    body = error.body if isinstance(error.body, dict) else {}
+    body = _body_of(error)
     inner = body.get("error")
     candidates: list[Any] = [error.response.headers.get("retry-after"), body.get("retry_after")]
     candidates.append(inner.get("retry_after") if isinstance(inner, dict) else None)
@@ -233,8 +233,17 @@ def _retry_after(error: openai.APIStatusError) -> float | None:
     return None
 
 
+def _body_of(error: openai.APIStatusError) -> dict[str, Any]:
+    """The whole body: the client keeps only what is inside "error"."""
+    try:
+        body = error.response.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
 def _text_of(error: openai.APIStatusError) -> str:
-    return f"{error.message} {error.body}"
+    return f"{error.message} {_body_of(error)}"
 
 
 def _describe(error: openai.APIError) -> str:

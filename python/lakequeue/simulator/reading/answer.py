@@ -19,8 +19,12 @@ def read_document(pages: list[tuple[int, str]]) -> dict[str, Any]:
     document = Document.from_pages(pages)
     language, _ = detect_language(document.folded)
     kind, certainty = find_kind(document)
-    if kind in TRADE:
+    found: dict[str, Found] = {}
+    if kind in (*TRADE, "other"):
         found = InvoiceReader(document, language).read()
+    if kind == "other" and {"invoice_number", "total_amount"} <= set(found):
+        kind, certainty = "invoice", 0.5  # It names itself nowhere, but it has what makes one.
+    if kind in TRADE:
         if kind not in INVOICE_LIKE:
             found = _renamed(found)
     else:

@@ -44,8 +44,8 @@ _KINDS: dict[str, tuple[str, str]] = {
         r"(?:tax |vat |commercial |sales |pro[- ]?forma |final |original )*invoice|bill|"
         r"(?:schluss|abschlags|teil|sammel|proforma)?[- ]?rechnung|(?:verzamel|pro-?forma )?factuur|"
         r"facture(?: (?:proforma|d'acompte|de solde))?|nota|honorarnote|note d'honoraires",
-        r"invoice (?:number|no|date|#|total)|rechnungs?(?:nummer|nr|datum|betrag)|factuur(?:nummer|datum|bedrag)|"
-        r"n° (?:de )?facture|date de (?:la )?facture|facture n°|bill to|amount due|balance due|zahlbar|"
+        r"invoice (?:number|no|date|#|total)|rechnungs?[- ]?(?:nummer|nr|datum|betrag)|factuur(?:nummer|datum|bedrag)|"
+        r"(?:n°|numero) (?:de )?(?:la )?facture|date de (?:la )?facture|facture n°|bill to|amount due|balance due|zahlbar|"
         r"te betalen|net a payer|total ttc|zwischensumme|subtotal|subtotaal|sous-total",
     ),
     "contract": (
@@ -79,7 +79,7 @@ _HEADINGS = {
     k: re.compile(rf"\W*(?:{heading})\W*") for k, (heading, _) in _KINDS.items() if heading
 }
 _STARTS = {
-    k: re.compile(rf"\W*(?:{heading})(?:\W+(?:no|nr|n°|#|vom|du|van)?\W*[a-z]{{0,5}}[-\d].*)$")
+    k: re.compile(rf"\W*(?:{heading})(?:\W+(?:no|nr|n°|#|vom|du|van)?\W*[a-z]{{0,5}}[-/.\d].*)$")
     for k, (heading, _) in _KINDS.items()
     if heading
 }

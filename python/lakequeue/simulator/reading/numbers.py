@@ -76,6 +76,7 @@ class Amount:
 
 def find_amounts(text: str) -> list[Amount]:
     """All numbers of a line that may be money: no dates, percentages, quantities with a unit."""
+    text = text.replace("\u00a0", " ").replace("\u202f", " ").replace("\u2009", " ")
     dates = [match.span() for match in _DATE_LIKE.finditer(text)]
     found: list[Amount] = []
     position = 0
