@@ -34,16 +34,24 @@ print("left", flush=True)
 
 @pytest.fixture(scope="module")
 def made_once() -> Iterator[Path]:
-    """A data folder to copy: making one takes seconds, and a few tests are about that."""
+    """Making a data folder takes seconds, so the tests that leave it whole share one."""
     with tempfile.TemporaryDirectory(prefix="lq-", dir="/tmp") as base:
-        with embedded.server(Path(base) / "data"):
+        folder = Path(base).resolve() / "data"
+        with embedded.server(folder):
             pass
-        yield Path(base) / "data"
+        yield folder
 
 
 @pytest.fixture
-def folder(fresh: Path, made_once: Path) -> Path:
-    """A data folder with a stopped server."""
+def folder(made_once: Path) -> Iterator[Path]:
+    """A data folder with a stopped server; databases and files in it are left as they were."""
+    yield made_once
+    _end_left_over(made_once)
+
+
+@pytest.fixture
+def copy(fresh: Path, made_once: Path) -> Path:
+    """A data folder of one's own with a stopped server."""
     shutil.copytree(made_once, fresh, symlinks=True)
     return fresh
 
@@ -65,6 +73,9 @@ def _end_left_over(folder: Path) -> None:
         if os.readlink(f"/proc/{pid}/cwd") == str(folder / "postgres"):
             os.kill(pid, signal.SIGQUIT)
             _wait(lambda: not Path(f"/proc/{pid}").exists())
+
+
+KEEP = "drop table if exists kept; create table kept as select 42 as value"
 
 
 class User:
@@ -147,7 +158,7 @@ def test_starts_stops_and_keeps_its_data(fresh: Path) -> None:
         assert not server.joined
         assert server.data_dir == fresh
         assert (server.bin_dir / "psql").is_file()
-        _query(server.conninfo(), "create table kept as select 42 as value")
+        _query(server.conninfo(), KEEP)
         assert _query(server.conninfo(), "select current_database()") == "lakequeue"
     assert not _runs(fresh)
     with embedded.server(fresh) as server:
@@ -155,8 +166,8 @@ def test_starts_stops_and_keeps_its_data(fresh: Path) -> None:
         assert _query(server.conninfo(), "select value from kept") == 42
 
 
-def test_settings_are_safe(fresh: Path) -> None:
-    with embedded.server(fresh) as server:
+def test_settings_are_safe(folder: Path) -> None:
+    with embedded.server(folder) as server:
         expected = {
             "listen_addresses": "",
             "fsync": "on",
@@ -170,15 +181,15 @@ def test_settings_are_safe(fresh: Path) -> None:
         # Cases of letters beyond ASCII, whatever locales the machine has.
         assert _query(server.conninfo(), "select lower('ÄÉ')") == "äé"
     for name in ("", "postgres", "run"):
-        assert stat.S_IMODE((fresh / name).stat().st_mode) == 0o700
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o700
 
 
-def test_own_settings_win(folder: Path) -> None:
-    with embedded.server(folder):
+def test_own_settings_win(copy: Path) -> None:
+    with embedded.server(copy):
         pass
-    with (folder / "postgres" / "postgresql.conf").open("a") as config:
+    with (copy / "postgres" / "postgresql.conf").open("a") as config:
         config.write("max_connections = 17\n")
-    with embedded.server(folder) as server:
+    with embedded.server(copy) as server:
         assert _query(server.conninfo(), "select current_setting('max_connections')") == "17"
 
 
@@ -277,7 +288,7 @@ def test_killed_user_leaves_no_count(folder: Path) -> None:
 
 def test_killed_server_comes_back_under_its_users(folder: Path) -> None:
     with embedded.server(folder) as server:
-        _query(server.conninfo(), "create table kept as select 42 as value")
+        _query(server.conninfo(), KEEP)
         killed = server.pid
         os.kill(killed, signal.SIGKILL)
         _wait(lambda: _answers(server.conninfo()))
@@ -290,7 +301,7 @@ def test_killed_server_and_user(folder: Path) -> None:
     """As after a power cut: everything is gone but the files."""
     user = User(folder)
     _, pid = user.came()
-    _query(f"host={folder}/run user=lakequeue", "create table kept as select 42 as value")
+    _query(f"host={folder}/run user=lakequeue", KEEP)
     user.kill()
     os.kill(pid, signal.SIGKILL)
     with embedded.server(folder) as server:
@@ -353,8 +364,9 @@ def test_interrupt_from_the_terminal_spares_the_server(folder: Path) -> None:
 # --- folders ----------------------------------------------------------------------------------
 
 
-def test_long_paths_have_their_socket_elsewhere(fresh: Path) -> None:
+def test_long_paths_have_their_socket_elsewhere(fresh: Path, made_once: Path) -> None:
     deep = fresh / ("deep" * 20) / "data"
+    shutil.copytree(made_once, deep, symlinks=True)
     with embedded.server(deep) as server:
         assert _answers(server.conninfo())
         socket = Path(psycopg.conninfo.conninfo_to_dict(server.conninfo())["host"])
@@ -363,19 +375,20 @@ def test_long_paths_have_their_socket_elsewhere(fresh: Path) -> None:
     assert not _runs(deep)
 
 
-def test_odd_characters_in_the_path(fresh: Path) -> None:
+def test_odd_characters_in_the_path(fresh: Path, made_once: Path) -> None:
     odd = fresh / 'it\'s, a "folder" ü'
+    shutil.copytree(made_once, odd, symlinks=True)
     with embedded.server(odd) as server:
         assert _answers(server.conninfo())
 
 
-def test_data_of_another_major_version(folder: Path) -> None:
-    with embedded.server(folder):
+def test_data_of_another_major_version(copy: Path) -> None:
+    with embedded.server(copy):
         pass
-    (folder / "postgres" / "PG_VERSION").write_text("17\n")
+    (copy / "postgres" / "PG_VERSION").write_text("17\n")
     with (
         pytest.raises(EmbeddedError, match=r"made by PostgreSQL 17") as raised,
-        embedded.server(folder),
+        embedded.server(copy),
     ):
         pass
     assert raised.value.hint
@@ -396,19 +409,19 @@ def test_a_file_in_the_place_of_the_folder(fresh: Path) -> None:
         pass
 
 
-def test_broken_settings_are_told_in_the_servers_words(folder: Path) -> None:
-    with embedded.server(folder):
+def test_broken_settings_are_told_in_the_servers_words(copy: Path) -> None:
+    with embedded.server(copy):
         pass
-    with (folder / "postgres" / "postgresql.conf").open("a") as config:
+    with (copy / "postgres" / "postgresql.conf").open("a") as config:
         config.write("shared_buffers = 'much'\n")
     with (
         pytest.raises(EmbeddedError, match="configuration file") as raised,
-        embedded.server(folder),
+        embedded.server(copy),
     ):
         pass
     assert raised.value.hint
     assert "postgres.log" in raised.value.hint
-    assert not _runs(folder)
+    assert not _runs(copy)
 
 
 def test_default_folder(monkeypatch: pytest.MonkeyPatch) -> None:
