@@ -2,7 +2,8 @@
 -- that was asked for; back to the queue while failures (or rate_limited) leave room; else failed.
 --
 -- before, attempt: task and running attempt as read under the task's row lock, which the caller holds.
--- how: failed, expired, rate_limited or cancelled; its run is taken to have ended. permanent: no second try can help.
+-- how: failed, expired, rate_limited or cancelled (its agent or somebody at the relay stopped it, asked for here or not:
+-- the task is cancelled); its run is taken to have ended. permanent: no second try can help.
 -- error_class, error: what went wrong; the task always shows one of them, or how the attempt ended.
 -- retry_after: the wait that a rate limit asked for; more than an hour counts as an hour.
 -- Returns the task as it is now. A failed or given-back attempt waits by _retry_delay; an expired one does not, since

@@ -2,9 +2,9 @@
 -- counts in every limit, until its agent reports, its run dies or its lease and grace run out; a success that comes
 -- first wins (rule 3).
 --
--- tasks: ids. reason: why. actor: who, as the web process names them.
+-- tasks: ids, at most 1,000. reason: why. actor: who, as the web process names them.
 -- Returns a row per task, in order: cancelled; requested (it was processing); skipped, with the reason in detail.
--- Errors: LQ403 not permitted.
+-- Errors: LQ403 not permitted; LQ400 more than 1,000 tasks.
 -- Locks: the tasks' rows in id order.
 create or replace function lakequeue.cancel_tasks(tasks bigint[], reason text default null, actor text default null)
 returns table (task_id bigint, outcome text, detail text)
@@ -21,6 +21,7 @@ declare
   v_after tasks;
   v_outcomes jsonb := '{}'::jsonb;
 begin
+  perform _check_chunk(tasks);
   for v_before in
     select t.* from tasks t where t.id = any(cancel_tasks.tasks) order by t.id for no key update
   loop

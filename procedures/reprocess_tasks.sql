@@ -1,9 +1,9 @@
 -- Parses completed tasks again: each gets a new task linked to it, which takes its dedup_key along. The old task and
 -- its result stay as they are.
 --
--- tasks: ids. reason: why. actor: who, as the web process names them.
+-- tasks: ids, at most 1,000. reason: why. actor: who, as the web process names them.
 -- Returns a row per task, in order: enqueued, with the new task's id in detail; skipped, with the reason in detail.
--- Errors: LQ403 not permitted.
+-- Errors: LQ403 not permitted; LQ400 more than 1,000 tasks.
 -- Locks: the tasks' rows in id order.
 create or replace function lakequeue.reprocess_tasks(tasks bigint[], reason text default null, actor text default null)
 returns table (task_id bigint, outcome text, detail text)
@@ -20,6 +20,7 @@ declare
   v_new_id bigint;
   v_outcomes jsonb := '{}'::jsonb;
 begin
+  perform _check_chunk(tasks);
   for v_task in
     select t.* from tasks t where t.id = any(reprocess_tasks.tasks) order by t.id for no key update
   loop

@@ -2,10 +2,10 @@
 -- at 0. Where an attempt has stored a result already, the task is completed from it instead: what was paid for is never
 -- run again (rule 9).
 --
--- tasks: ids. reason: why. actor: who, as the web process names them.
+-- tasks: ids, at most 1,000. reason: why. actor: who, as the web process names them.
 -- Returns a row per task, in order: enqueued; completed (from a stored result); skipped, with the reason in detail, e.g.
 --   the newer task that holds its dedup_key.
--- Errors: LQ403 not permitted.
+-- Errors: LQ403 not permitted; LQ400 more than 1,000 tasks.
 -- Locks: the tasks' rows in id order.
 create or replace function lakequeue.retry_tasks(tasks bigint[], reason text default null, actor text default null)
 returns table (task_id bigint, outcome text, detail text)
@@ -23,6 +23,7 @@ declare
   v_attempt_id bigint;
   v_outcomes jsonb := '{}'::jsonb;
 begin
+  perform _check_chunk(tasks);
   for v_before in
     select t.* from tasks t where t.id = any(retry_tasks.tasks) order by t.id for no key update
   loop

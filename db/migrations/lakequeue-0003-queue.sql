@@ -206,7 +206,7 @@ comment on table lakequeue.task_events is
   'Append-only: what people did, and transitions out of the ordinary. Ordinary ones are read from task and attempt.';
 comment on column lakequeue.task_events.id is 'Key.';
 comment on column lakequeue.task_events.at is 'When.';
-comment on column lakequeue.task_events.kind is 'What, e.g. cancelled, retried, lease_expired, rate_limited, sweep_error.';
+comment on column lakequeue.task_events.kind is 'What, e.g. cancel_requested, retried, lease_expired, rate_limited, sweep_error.';
 comment on column lakequeue.task_events.task_id is 'The task; null where it is about an agent or endpoint.';
 comment on column lakequeue.task_events.attempt_id is 'The attempt, if one was touched.';
 comment on column lakequeue.task_events.agent_id is 'The agent.';
