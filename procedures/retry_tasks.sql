@@ -6,7 +6,7 @@
 -- Returns a row per task, in order: enqueued; completed (from a stored result); skipped, with the reason in detail, e.g.
 --   the newer task that holds its dedup_key.
 -- Errors: LQ403 not permitted; LQ400 more than 1,000 tasks.
--- Locks: the tasks' rows in id order.
+-- Locks: the tasks' rows in id order; then waits for open transactions that hold their dedup_keys, in order of the keys.
 create or replace function lakequeue.retry_tasks(tasks bigint[], reason text default null, actor text default null)
 returns table (task_id bigint, outcome text, detail text)
 language plpgsql volatile security definer
@@ -24,8 +24,11 @@ declare
   v_outcomes jsonb := '{}'::jsonb;
 begin
   perform _check_chunk(tasks);
+  perform from tasks t where t.id = any(retry_tasks.tasks) order by t.id for no key update;
+  -- Keys are taken in the order in which enqueue_tasks takes them; else the two could wait for each other.
   for v_before in
-    select t.* from tasks t where t.id = any(retry_tasks.tasks) order by t.id for no key update
+    select t.* from tasks t where t.id = any(retry_tasks.tasks)
+    order by t.dedup_key, t.agent_id, t.customer, t.id
   loop
     outcome := 'skipped';
     detail := null;
