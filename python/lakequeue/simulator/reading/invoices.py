@@ -182,8 +182,8 @@ class InvoiceReader:
         """Invoice date and due date, both read with the same order of day and month."""
         invoice = self._dated("date", "date_alone")
         due = self._dated("due_date", "terms")
-        if not invoice:
-            invoice = self._unlabelled({id(dated.date) for dated in due})
+        if not invoice or invoice[0].label.kind == "date_alone":
+            invoice = sorted([*invoice, *self._unlabelled()], key=lambda dated: -dated.score)
         if invoice and due and due[0].date is invoice[0].date:
             due = due[1:]
         days = _days_in(str(terms.value)) if terms else None
@@ -218,7 +218,7 @@ class InvoiceReader:
             return []  # The line below has a label of its own.
         return find_dates(spot.text, self.day_first, compact=label.kind == "date")
 
-    def _unlabelled(self, taken: set[int]) -> list[_Dated]:
+    def _unlabelled(self) -> list[_Dated]:
         """The first date of the first page that no label claims, such as "Berlin, 12. März 2024"."""
         for line in self.document.lines[:60]:
             if line.page != self.document.first_page:
@@ -248,7 +248,7 @@ class InvoiceReader:
                 )
                 anchor = Label("date_alone", 0.5, line, cell.start, cell.start)
                 score = (
-                    0.68
+                    0.72
                     if placed or cell.text.strip() == cell.text[dates[0].start : dates[0].end]
                     else 0.45
                 )

@@ -114,6 +114,16 @@ _LABELS: tuple[tuple[str, float, str], ...] = (
         r"(?: le)?|payable (?:avant|au plus tard|le)(?: le)?|date (?:de )?(?:paiement|reglement)|"
         r"paiement (?:avant|au plus tard)(?: le)?|date d'exigibilite)",
     ),
+    (
+        "due_date",
+        0.8,
+        r"(?:uberweisen|uberweisung|begleichen|zahlen|zahlung)(?![a-z]).{0,60}?(?<![a-z])bis"
+        r"(?: spatestens)?(?: zum)?|"
+        r"(?:pay|payment|settle)(?![a-z]).{0,60}?(?<![a-z])(?:by|before|no later than)|"
+        r"(?:over te maken|overmaken|betalen|betaling)(?![a-z]).{0,60}?(?<![a-z])"
+        r"(?:voor|uiterlijk)(?: op)?|"
+        r"(?:payer|regler|reglement|paiement)(?![a-z]).{0,60}?(?<![a-z])(?:avant|au plus tard)(?: le)?",
+    ),
     # --- dates and numbers that are something else
     (
         "not_date",
@@ -251,7 +261,7 @@ _LABELS: tuple[tuple[str, float, str], ...] = (
         "not_customer",
         0.9,
         r"(?:ship(?:ped|ping)?[ -]?to|deliver(?:y|ed)?(?: address| to)|shipping address|"
-        r"liefer(?:adresse|anschrift)|lieferung an|aflever ?adres|bezorg ?adres|lever ?adres|"
+        r"liefer(?:adresse|anschrift)|lieferung an|aflever ?adres|bezorg ?adres|verzend ?adres|versand(?:adresse|anschrift)|lever ?adres|"
         r"adresse (?:de )?livraison|livre(?:e)? a|livraison a)",
     ),
     (
@@ -285,6 +295,11 @@ SHORT = 4
 """Words up to this length ("to", "van", "due") are labels only before a colon or on their own."""
 
 
+_SUM_WORDS = re.compile(
+    r"(?<![a-z])(?:amount|total|price|betrag|gesamt|summe|bedrag|totaal|montant|faktor)(?![a-z])"
+)
+
+
 @dataclass(frozen=True)
 class Label:
     """A label found in a line, from `start` to `end`; at the start of its cell it is stronger."""
@@ -308,6 +323,8 @@ class Label:
 def is_table_heading(line: Line) -> bool:
     """Whether a line heads a table of items: two or more cells with words such as quantity."""
     hits = {match[0] for match in _TABLE_WORDS.finditer(line.folded)}
+    if hits and len(line.cells) > 2:
+        hits.update(match[0] for match in _SUM_WORDS.finditer(line.folded))
     return len(hits) >= 2 and len(line.cells) >= 2 and not re.search(r"\d{2}", line.text)
 
 
@@ -323,6 +340,8 @@ def _labels_of(line: Line) -> list[Label]:
     for kind, strength, pattern in _COMPILED:
         for match in pattern.finditer(line.folded):
             label = Label(kind, strength, line, match.start(), match.end())
+            if _is_code(label):
+                continue
             if match.end() - match.start() > SHORT or _stands_alone(label):
                 found.append(label)
     found.sort(key=lambda label: (label.start - label.end, -label.strength))
@@ -333,6 +352,12 @@ def _labels_of(line: Line) -> list[Label]:
         if all((other.start, other.end) == (label.start, label.end) for other in rivals):
             kept.append(label)
     return sorted(kept, key=lambda label: label.start)
+
+
+def _is_code(label: Label) -> bool:
+    """Whether a label in capitals with a digit right behind it is a code, such as CUSTREF123."""
+    text = label.line.text[label.start : label.end]
+    return label.line.text[label.end : label.end + 1].isdigit() and text.isalpha() and text.isupper()
 
 
 def _stands_alone(label: Label) -> bool:

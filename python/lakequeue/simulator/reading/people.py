@@ -11,11 +11,12 @@ from lakequeue.simulator.reading.spots import SAME_CELL, spots
 from lakequeue.simulator.reading.text import Cell, Document, Found
 
 COMPANY = re.compile(
-    r"(?:^|[\s,])(?:GmbH(?: & Co\.? ?KG(?:aA)?)?|AG|KG|OHG|GbR|UG|e\.? ?K\.?|e\.? ?V\.?|mbH|B\.? ?V\.?|"
-    r"N\.? ?V\.?|V\.?O\.?F\.?|BVBA|SRL|SPRL|Ltd\.?|Limited|LLC|L\.L\.C\.|LLP|Inc\.?|Incorporated|Corp\.?|"
-    r"Corporation|Company|PLC|plc|Pty|SARL|S\.A\.R\.L\.?|SAS|SASU|S\.A\.S\.?|S\.A\.?|SA|EURL|SNC|SCI|"
-    r"S\.?p\.?A\.?|S\.?r\.?l\.?|S\.?L\.?|Oy|AB|ApS|A/S|(?:& )?Co\.|& Söhne|& Sons|& Zonen|& Fils|"
-    r"Holding|Group|Stiftung|Stichting|Verein|Association|University|Universität|Bank)(?=$|[\s,.;:)\-–|·])"
+    r"(?:^|[\s,])(?:(?i:GmbH(?: & Co\.? ?KG(?:aA)?)?|Ltd\.?|Limited|LLC|L\.L\.C\.|LLP|Inc\.?|Incorporated|"
+    r"Corp\.?|Corporation|PLC|Pty|SARL|S\.A\.R\.L\.?|EURL|BVBA|SPRL|Stiftung|Stichting|University|"
+    r"Universität|Association|Company)|"
+    r"AG|KG|OHG|GbR|UG|e\.? ?K\.?|e\.? ?V\.?|mbH|B\.? ?V\.?|N\.? ?V\.?|V\.?O\.?F\.?|SRL|SAS|SASU|"
+    r"S\.A\.S\.?|S\.A\.?|SA|SNC|SCI|S\.?p\.?A\.?|S\.?r\.?l\.?|S\.?L\.?|Oy|AB|ApS|A/S|(?:& )?Co\.|"
+    r"& Söhne|& Sons|& Zonen|& Fils|Holding|Group|Verein|Bank)(?=$|[\s,.;:)\-–|·])"
 )
 _KIND_WORDS = re.compile(
     r"^\W*(?:tax |vat |commercial |pro[- ]?forma |sales |original |duplicate )*"
@@ -26,8 +27,10 @@ _KIND_WORDS = re.compile(
     r"(?:\W*(?:no|nr|n°|#)?[\W\d].*)?$"
 )
 _NO_NAME = re.compile(
-    r"@|www\.|https?:|^\W*(?:tel|fax|phone|mobil|e-?mail|web|iban|bic|swift|vat|ust|btw|tva|kvk|siret|siren|"
-    r"page|seite|pagina|date|datum|numero|nummer|number|no\.|nr\.|n°|mr\.?$|mrs\.?$|herrn?$|frau$|"
+    r"@|www\.|https?:|^\W*(?:(?:tele)?(?:fax|phone|fon|foon)|tel|mobile?|e-?mail|web|internet|iban|"
+    r"bic|swift|vat|ust|btw|tva|kvk|siret|siren|page|seite|pagina|date|datum|numero|nummer|number)(?![a-z])|"
+    r"^\W*(?:no\.|nr\.|n°|mr\.?$|mrs\.?$|herrn?$|frau$|"
+    r"net \d|\d+ (?:days|tage|dagen|jours)|(?:\w+)?(?:adresse?|address|anschrift)$|"
     r"attn|z\. ?hd|t\.a\.v|p\.?o\.? box|postfach|postbus|hrb|registered|company (?:no|reg)|ein\b|abn\b)"
 )
 _STREET = re.compile(
@@ -46,6 +49,8 @@ _STREET = re.compile(
 _POSTAL = re.compile(r"\W*(?:[a-z]{1,2}-)?\d{4,5}(?: ?[a-z]{2})? [a-z]")
 _SENTENCE = re.compile(r"[^\W\d]{4,}\.$|(?:\S+ ){4,}\S+\.$")
 _LONGEST_NAME = 90
+_MOST_WORDS = 8
+_MOST_DIGITS = 4
 _SENDER_LINE = re.compile(r"\s+[-–—·•|*]\s+|\s*[·•|]\s*|,\s+(?=\D*\d)")
 
 
@@ -60,29 +65,28 @@ def clean_name(text: str) -> str:
 def looks_like_name(cell: Cell) -> bool:
     """Whether a cell may name a person or company: letters, no address, date, amount or label."""
     text, folded = cell.text, cell.folded
-    if is_table_heading(cell.line) or _POSTAL.match(folded):
+    if is_table_heading(cell.line) or _POSTAL.match(folded) or find_dates(text):
         return False
+    if _is_sender_line(cell):
+        text = _SENDER_LINE.split(text)[0]
+        folded = folded[: len(text)]
     letters = sum(character.isalpha() for character in text)
-    if (
-        letters < 3
-        or len(text) > _LONGEST_NAME
-        or _KIND_WORDS.match(folded)
-        or _NO_NAME.search(folded)
-    ):
+    if letters < 3 or len(text) > _LONGEST_NAME:
         return False
-    if COMPANY.search(text):
-        return True
-    if (
-        text.startswith("(")
-        or text.rstrip().endswith((".", ":", "?", "!"))
-        or re.search(r"\w: ", text)
-    ):
+    if _KIND_WORDS.match(folded) or _NO_NAME.search(folded):
         return False
-    if find_dates(text) or any(amount.exact for amount in find_amounts(text)):
+    return COMPANY.search(text) is not None or _reads_like_name(text, folded)
+
+
+def _reads_like_name(text: str, folded: str) -> bool:
+    """The same without the help of a company's legal form: short, and no sentence."""
+    if text.startswith("(") or text.endswith((":", "?", "!")) or re.search(r"\w: ", text):
         return False
-    if _STREET.search(folded) or sum(character.isdigit() for character in text) > 4:
+    if _SENTENCE.search(text) or _STREET.search(folded):
         return False
-    return len(text.split()) <= 8
+    digits = sum(character.isdigit() for character in text)
+    money = any(amount.exact for amount in find_amounts(text))
+    return digits <= _MOST_DIGITS and not money and len(text.split()) <= _MOST_WORDS
 
 
 def find_customer(

@@ -35,12 +35,18 @@ class Spot:
 def spots(document: Document, label: Label, labels_of_line: list[Label]) -> Iterator[Spot]:
     """Places to look at, best first. The next label of the line ends what belongs to this one."""
     line, cell = label.line, label.cell
-    limit = min(
-        (other.start for other in labels_of_line if other.start >= label.end),
-        default=len(line.text),
-    )
+    limit = len(line.text)
+    end_of_labels = label.end
+    for other in labels_of_line:
+        if other.start < label.end:
+            continue
+        # "Rechnungsdatum/Lieferdatum" is one label with two names.
+        if line.text[end_of_labels : other.start].strip() not in ("/", "&", "+"):
+            limit = other.start
+            break
+        end_of_labels = other.end
     end = min(cell.end, limit)
-    start = _skip(line.text, label.end, end)
+    start = _skip(line.text, end_of_labels, end)
     if start < end:
         yield Spot(line, start, end, SAME_CELL)
     for other in line.cells[cell.index + 1 :]:
