@@ -45,64 +45,71 @@ begin
 
   -- Ids are drawn beforehand, so that a document is known again by its id: ascending, in the order of the call.
   v_new_ids := array(select nextval('tasks_id_seq') from jsonb_array_elements(v_documents));
-  v_task_ids := array(select null::bigint from jsonb_array_elements(v_documents));
 
-  -- A dedup_key's holder may end failed or cancelled between the insert that met it and the look for it: try again.
+  -- A dedup_key's holder may end failed or cancelled between the insert that met it and the look for it. Then all is
+  -- undone and done again: with some keys in hand, a call that took another one out of their order could deadlock.
   for v_round in 1..5 loop
-    insert into tasks (
-      id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at,
-      estimated_tokens, page_count, document_bytes)
-    overriding system value
-    select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.document_path, ''), d.payload, d.dedup_key,
-           coalesce(d.priority, enqueue_tasks.priority), v_now,
-           estimate_tokens(agent, d.page_count, d.document_bytes), d.page_count, d.document_bytes
-    from rows from (_documents(v_documents), unnest(v_new_ids), unnest(v_task_ids))
-      as d("position", name, document_path, refusal, priority, payload, dedup_key, page_count, document_bytes, new_id, task_id)
-    where d.refusal is null and d.task_id is null
-    order by d.dedup_key, d.new_id
-    on conflict do nothing;
+    begin
+      insert into tasks (
+        id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at,
+        estimated_tokens, page_count, document_bytes)
+      overriding system value
+      select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.document_path, ''), d.payload, d.dedup_key,
+             coalesce(d.priority, enqueue_tasks.priority), v_now,
+             estimate_tokens(agent, d.page_count, d.document_bytes), d.page_count, d.document_bytes
+      from rows from (_documents(v_documents), unnest(v_new_ids))
+        as d("position", name, document_path, refusal, priority, payload, dedup_key, page_count, document_bytes, new_id)
+      where d.refusal is null
+      order by d.dedup_key, d.new_id
+      on conflict do nothing;
 
-    -- LIMIT keeps these probes of an index per document, whatever the statistics say: a join may read all tasks.
-    select array_agg(coalesce(d.task_id, own.id, holder.id) order by d.position),
-           coalesce(bool_and(d.refusal is not null or coalesce(d.task_id, own.id, holder.id) is not null), true)
-    into v_task_ids, v_all_known
-    from rows from (_documents(v_documents), unnest(v_new_ids), unnest(v_task_ids))
-      as d("position", name, document_path, refusal, priority, payload, dedup_key, page_count, document_bytes, new_id, task_id)
-    left join lateral (
-      select t.id from tasks t where t.id = d.new_id limit 1) own on true
-    left join lateral (
-      select t.id from tasks t
-      where t.agent_id = v_agent.id and t.customer = v_customer and t.dedup_key = d.dedup_key
-        and t.status not in ('failed', 'cancelled')
-      limit 1) holder on own.id is null and d.task_id is null and d.refusal is null;
-    exit when v_all_known;
+      -- LIMIT keeps these probes of an index per document, whatever the statistics say: a join may read all tasks.
+      select coalesce(array_agg(coalesce(own.id, holder.id) order by d.position), '{}'),
+             coalesce(bool_and(d.refusal is not null or coalesce(own.id, holder.id) is not null), true)
+      into v_task_ids, v_all_known
+      from rows from (_documents(v_documents), unnest(v_new_ids))
+        as d("position", name, document_path, refusal, priority, payload, dedup_key, page_count, document_bytes, new_id)
+      left join lateral (
+        select t.id from tasks t where t.id = d.new_id limit 1) own on true
+      left join lateral (
+        select t.id from tasks t
+        where t.agent_id = v_agent.id and t.customer = v_customer and t.dedup_key = d.dedup_key
+          and t.status not in ('failed', 'cancelled')
+        limit 1) holder on own.id is null and d.refusal is null;
+      if not v_all_known then
+        raise exception using errcode = 'LQ409', message = 'the tasks that hold these dedup_keys keep changing',
+          hint = 'Nothing was enqueued. Call again.';
+      end if;
+
+      if extraction is not null then
+        insert into extraction_documents (extraction_id, name, task_id, refusal)
+        select extraction, coalesce(d.name, ''), d.task_id, left(d.refusal, 4000)
+        from rows from (_documents(v_documents), unnest(v_task_ids))
+          as d("position", name, document_path, refusal, priority, payload, dedup_key, page_count, document_bytes, task_id)
+        order by d.position;
+      end if;
+
+      select count(*) into v_created from unnest(v_task_ids, v_new_ids) u(task_id, new_id) where u.task_id = u.new_id;
+      if v_created > 0 then
+        insert into task_deltas (agent_id, customer, tasks, to_status)
+        values (v_agent.id, v_customer, v_created, 'enqueued');
+      end if;
+      exit;
+    exception
+      when sqlstate 'LQ409' then
+        if v_round = 5 then
+          raise;
+        end if;
+      when check_violation or not_null_violation or numeric_value_out_of_range then
+        raise exception using errcode = 'LQ400', message = format('a document cannot be enqueued: %s', sqlerrm),
+          hint = 'Nothing was enqueued. Paths are 1 to 4096 characters, priorities 0 to 9, payloads at most 8 kB.';
+    end;
   end loop;
-  if not v_all_known then
-    raise exception using errcode = 'LQ409', message = 'the tasks that hold these dedup_keys keep changing',
-      hint = 'Nothing was enqueued. Call again.';
-  end if;
-
-  if extraction is not null then
-    insert into extraction_documents (extraction_id, name, task_id, refusal)
-    select extraction, coalesce(d.name, ''), d.task_id, left(d.refusal, 4000)
-    from rows from (_documents(v_documents), unnest(v_task_ids))
-      as d("position", name, document_path, refusal, priority, payload, dedup_key, page_count, document_bytes, task_id)
-    order by d.position;
-  end if;
-
-  select count(*) into v_created from unnest(v_task_ids, v_new_ids) u(task_id, new_id) where u.task_id = u.new_id;
-  if v_created > 0 then
-    insert into task_deltas (agent_id, customer, tasks, to_status)
-    values (v_agent.id, v_customer, v_created, 'enqueued');
-  end if;
 
   return query
     select u.number::integer, u.task_id, u.task_id is not distinct from u.new_id
     from unnest(v_task_ids, v_new_ids) with ordinality u(task_id, new_id, number)
     order by u.number;
-exception when check_violation or not_null_violation or numeric_value_out_of_range then
-  raise exception using errcode = 'LQ400', message = format('a document cannot be enqueued: %s', sqlerrm),
-    hint = 'Nothing was enqueued. Paths are 1 to 4096 characters, priorities 0 to 9, payloads at most 8 kB.';
 end $$;
 
 comment on function lakequeue.enqueue_tasks(text, json, integer, text, bigint) is

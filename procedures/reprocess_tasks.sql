@@ -21,8 +21,9 @@ declare
   v_outcomes jsonb := '{}'::jsonb;
 begin
   perform _check_chunk(tasks);
+  perform from tasks t where t.id = any(reprocess_tasks.tasks) order by t.id for no key update;
   for v_task in
-    select t.* from tasks t where t.id = any(reprocess_tasks.tasks) order by t.id for no key update
+    select t.* from tasks t where t.id = any(reprocess_tasks.tasks) order by t.id
   loop
     if v_task.status <> 'completed' then
       outcome := 'skipped';
