@@ -74,7 +74,7 @@ def tasks() -> Response:
     )
 
 
-@blueprint.get("/tasks/<int:key>")
+@blueprint.get("/tasks/<key:key>")
 def task(key: int) -> Response:
     """All about one task, its result with texts included."""
     return jsonify(views.task(key))
@@ -96,7 +96,7 @@ def extractions() -> Response:
     )
 
 
-@blueprint.get("/extractions/<int:key>")
+@blueprint.get("/extractions/<key:key>")
 def extraction(key: int) -> Response:
     """An extraction and a page of its documents; `next` is the `after` of the following one."""
     size = _page_size(200)

@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 from flask import Flask, Response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, SecurityError
+from werkzeug.routing import IntegerConverter, Map
 
 from lakequeue import __version__, database
 from lakequeue.errors import Problem
@@ -68,10 +69,21 @@ class Web:
         self.reads.close()
 
 
+class _Key(IntegerConverter):
+    """A row's number in an address; what no row can have is no address of ours."""
+
+    def __init__(self, url_map: Map) -> None:
+        super().__init__(url_map, max=2**63 - 1)
+
+
 class Application(Flask):
     """Flask with uploads that go to the volume."""
 
     request_class = UploadRequest
+
+    def __init__(self, import_name: str) -> None:
+        super().__init__(import_name)
+        self.url_map.converters["key"] = _Key
 
 
 def create_app(options: Options) -> Flask:
@@ -155,6 +167,7 @@ def _teach_templates(app: Flask) -> None:
         presets=PRESETS,
         unknown=formats.UNKNOWN,
         low_confidence=views.LOW_CONFIDENCE,
+        no_text_note=views.NO_TEXT,
     )
 
     @app.context_processor
@@ -216,6 +229,13 @@ def _no_document(error: NoDocument) -> ResponseReturnValue:
     return _show(404, str(error), None, "no_document")
 
 
+def _wrong_host(error: SecurityError) -> ResponseReturnValue:
+    """No page: nothing is known of an address with a foreign name."""
+    del error
+    words = "This name is not one of this server's. LAKEQUEUE_HOSTS lists the names it has.\n"
+    return Response(words, 400, mimetype="text/plain")
+
+
 def _http_error(error: HTTPException) -> ResponseReturnValue:
     code = error.code or 500
     if code < 400:
@@ -243,6 +263,7 @@ def _handle_errors(app: Flask) -> None:
         (BadFilter, _bad_filter),
         (Forged, _forged),
         (NoDocument, _no_document),
+        (SecurityError, _wrong_host),
         (HTTPException, _http_error),
         (Exception, _unexpected),
     ):

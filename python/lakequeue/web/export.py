@@ -106,7 +106,7 @@ def as_json(extraction: int) -> Iterator[bytes]:
 
 def document_json(row: dict[str, Any]) -> dict[str, Any]:
     """A document as programs get it."""
-    left_out = ("document_id", "fields", "document_type", "language", "pages", "notes")
+    left_out = ("document_id", "fields", "document_type", "language", "model", "pages", "notes")
     shown: dict[str, Any] = views.jsonable(
         {name: value for name, value in row.items() if name not in left_out}
     )

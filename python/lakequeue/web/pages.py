@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import quote
 
 from flask import (
@@ -80,7 +79,7 @@ def tasks() -> str:
     )
 
 
-@blueprint.get("/tasks/<int:key>")
+@blueprint.get("/tasks/<key:key>")
 def task(key: int) -> str:
     """One task: result beside the document, attempts, events."""
     views.clock()
@@ -91,8 +90,7 @@ def task(key: int) -> str:
         fields.items(),
         key=lambda item: (item[1]["confidence"] is not None, item[1]["confidence"] or 0.0),
     )
-    known = result if isinstance(result, dict) else {}
-    page_texts = [page for page in _list(known.get("pages")) if isinstance(page, dict)]
+    page_texts = views.page_texts(result)
     try:
         find_document(detail["task"]["document_path"], views.web().options.document_roots)
         no_document = None
@@ -104,27 +102,23 @@ def task(key: int) -> str:
         task=detail["task"],
         attempts=list(reversed(detail["attempts"])),
         timeline=detail["timeline"],
-        usage=detail["usage"] or {},
+        usage=detail["usage"] or views.NO_USAGE,
         confidence=detail["confidence"],
         result=result,
-        known=known,
+        known=views.described(result),
         fields=ordered if any(field["low"] for field in fields.values()) else fields.items(),
         page_texts=page_texts,
-        no_text=bool(page_texts) and not any(page.get("text") for page in page_texts),
+        no_text=bool(page_texts) and not any(page["text"] for page in page_texts),
         pages=pages,
         pictures=min(pages, PICTURES_SHOWN),
         no_document=no_document,
     )
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 # --- documents ----------------------------------------------------------------------------------
 
 
-@blueprint.get("/tasks/<int:key>/document")
+@blueprint.get("/tasks/<key:key>/document")
 def original(key: int) -> Response:
     """The original PDF of a task. Nothing in it can run here or reach this site."""
     detail = views.task(key)
@@ -140,7 +134,7 @@ def original(key: int) -> Response:
     return response
 
 
-@blueprint.get("/tasks/<int:key>/pages/<int:page>.png")
+@blueprint.get("/tasks/<key:key>/pages/<int:page>.png")
 def picture(key: int, page: int) -> Response:
     """A page of the original as a picture, drawn in a process of its own."""
     width = request.args.get("width", PICTURE_WIDTHS[-1], type=int)
@@ -225,7 +219,7 @@ def extractions() -> str:
     )
 
 
-@blueprint.get("/extractions/<int:key>")
+@blueprint.get("/extractions/<key:key>")
 def extraction(key: int) -> str:
     """A batch: its progress, and a row for each document."""
     views.clock()
@@ -244,7 +238,7 @@ def extraction(key: int) -> str:
     )
 
 
-@blueprint.get("/extractions/<int:key>.csv")
+@blueprint.get("/extractions/<key:key>.csv")
 def extraction_csv(key: int) -> Response:
     """The results as a spreadsheet reads them."""
     head = views.extraction(key)
@@ -253,7 +247,7 @@ def extraction_csv(key: int) -> Response:
     )
 
 
-@blueprint.get("/extractions/<int:key>.json")
+@blueprint.get("/extractions/<key:key>.json")
 def extraction_json(key: int) -> Response:
     """The results as a program reads them."""
     head = views.extraction(key)

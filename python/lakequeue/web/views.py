@@ -19,6 +19,12 @@ AGENT = "document-parser"
 LOW_CONFIDENCE = 0.8
 NO_TEXT = "no text layer"
 EXPORT_BATCH = 500
+NO_USAGE = {
+    "input_tokens": None,
+    "output_tokens": None,
+    "llm_cost": None,
+    "usage_complete": True,
+}
 FIRST_FIELDS = (
     "invoice_number",
     "invoice_date",
@@ -130,16 +136,14 @@ def all_documents(key: int) -> Iterator[dict[str, Any]]:
 
 def document(row: dict[str, Any]) -> dict[str, Any]:
     """A row with what its result says in places of their own."""
-    result = row["result"] if isinstance(row["result"], dict) else {}
+    said = described(row["result"])
     return {
         **row,
-        "fields": fields_of(result),
-        "document_type": _text(result.get("document_type")),
-        "language": _text(result.get("language")),
-        "pages": result.get("page_count") or row["page_count"],
-        "notes": [str(note) for note in _list(result.get("notes"))],
+        "fields": fields_of(row["result"]),
+        **said,
+        "pages": row["page_count"],
         "no_text": row["status"] == "completed"
-        and (row["characters"] == 0 or NO_TEXT in _list(result.get("notes"))),
+        and (row["characters"] == 0 or NO_TEXT in said["notes"]),
     }
 
 
@@ -157,11 +161,13 @@ def _field(value: Any) -> dict[str, Any]:
     confidence = value.get("confidence")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
         confidence = None
+    if confidence is not None and not 0 <= confidence <= 1:
+        confidence = None
     page = value.get("page")
     return {
         "value": value["value"],
         "confidence": confidence,
-        "page": page if isinstance(page, int) and page > 0 else None,
+        "page": page if _is_count(page) else None,
         "low": confidence is not None and confidence < LOW_CONFIDENCE,
     }
 
@@ -207,6 +213,34 @@ _CONVERSIONS: dict[type, Callable[[Any], Any]] = {
     datetime.date: lambda day: day.isoformat(),
     datetime.timedelta: lambda length: length.total_seconds(),
 }
+
+
+def page_texts(result: Any) -> list[dict[str, Any]]:
+    """The texts of a result's pages, whatever an agent wrote."""
+    pages = _list(result.get("pages")) if isinstance(result, dict) else []
+    return [
+        {
+            "number": page["number"] if _is_count(page.get("number")) else place,
+            "text": page["text"] if isinstance(page.get("text"), str) else "",
+        }
+        for place, page in enumerate(pages, start=1)
+        if isinstance(page, dict)
+    ]
+
+
+def described(result: Any) -> dict[str, Any]:
+    """What a result says about the document as a whole."""
+    known = result if isinstance(result, dict) else {}
+    return {
+        "document_type": _text(known.get("document_type")),
+        "language": _text(known.get("language")),
+        "model": _text(known.get("model")),
+        "notes": [str(note) for note in _list(known.get("notes"))],
+    }
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _text(value: Any) -> str | None:

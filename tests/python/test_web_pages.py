@@ -1,0 +1,420 @@
+"""Pages and their JSON twins: right numbers, safe whatever the documents say, clear refusals."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from psycopg.types.json import Json
+
+from tests.python.web_server import AGENT, Queue, application, as_json, pdf, upload
+from tests.servers import Database
+
+# What is tested here is Python; the SQL is tested on both servers elsewhere.
+pytestmark = pytest.mark.parametrize("server", ["embedded"], indirect=True)
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7 * 7 }}"
+
+
+@pytest.fixture
+def queue(pristine: Database) -> Queue:
+    return Queue(pristine)
+
+
+@pytest.fixture
+def client(queue: Queue, tmp_path: Path) -> Iterator[FlaskClient]:
+    with application(queue.database, tmp_path) as app:
+        yield app.test_client()
+
+
+class Tags(HTMLParser):
+    """Every tag of a page with its attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def text(response: Any) -> str:
+    """What a page shows, without tags."""
+    page = re.sub(r"<wbr>", "", response.get_data(as_text=True))
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+
+
+def busy_queue(queue: Queue) -> tuple[int, int]:
+    """A bit of everything; returns a completed task and an extraction."""
+    extraction = queue.extraction(
+        {"document_path": "/d/a.pdf", "name": "a.pdf"},
+        {"document_path": "/d/b.pdf", "name": "b.pdf"},
+        {"document_path": "/d/c.pdf", "name": "c.pdf"},
+        {"document_path": "/d/d.pdf", "name": "d.pdf"},
+        {"name": "notes.txt", "refusal": "not_a_pdf: The file is not a PDF."},
+        name="October",
+        customer="ACME",
+    )
+    task = queue.complete(
+        {
+            "document_type": "invoice",
+            "fields": {
+                "total_amount": {"value": 1717.5, "confidence": 0.99, "page": 1},
+                "invoice_number": {"value": "2024-17", "confidence": 0.4, "page": 1},
+            },
+            "pages": [{"number": 1, "text": "Invoice 2024-17", "characters": 15}],
+        },
+        0.9,
+        input_tokens=1200,
+        output_tokens=300,
+        llm_cost=0.0123,
+    )
+    queue.fail("the file is damaged")
+    queue.claim()
+    return task, extraction
+
+
+PAGES = (
+    "/",
+    "/tasks",
+    "/upload",
+    "/extractions",
+    "/tasks/{task}",
+    "/extractions/{extraction}",
+    "/tasks/0",
+    "/?range=nonsense",
+)
+
+
+def test_every_page_is_safe_by_its_headers_and_has_nothing_inline(
+    queue: Queue, client: FlaskClient
+) -> None:
+    task, extraction = busy_queue(queue)
+    for path in PAGES:
+        response = client.get(path.format(task=task, extraction=extraction))
+        assert response.status_code in (200, 400, 404), path
+        policy = response.headers["Content-Security-Policy"]
+        assert "script-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        for tag, attributes in Tags(response.get_data(as_text=True)).tags:
+            assert tag not in ("style", "iframe", "object", "embed"), path
+            assert tag != "script" or attributes.get("src", ""), f"{path}: inline script"
+            inline = [name for name in attributes if name.startswith("on") or name == "style"]
+            assert not inline, f"{path}: {tag} has {inline}"
+
+
+def test_static_files_are_there(client: FlaskClient) -> None:
+    page = client.get("/").get_data(as_text=True) + client.get("/upload").get_data(as_text=True)
+    files = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page))
+    assert len(files) >= 4
+    for file in files:
+        assert client.get(file).status_code == 200, file
+
+
+def test_hostile_text_is_shown_as_text(queue: Queue, client: FlaskClient) -> None:
+    extraction = queue.extraction(
+        {"document_path": f"/d/{HOSTILE}.pdf", "name": HOSTILE},
+        {"document_path": "/d/failing.pdf", "name": "x"},
+        {"name": HOSTILE, "refusal": HOSTILE},
+        name=HOSTILE,
+        customer=HOSTILE,
+    )
+    task = queue.complete(
+        {
+            "document_type": HOSTILE,
+            "notes": [HOSTILE],
+            "fields": {HOSTILE: {"value": HOSTILE, "confidence": 0.1, "page": 1}, "n": HOSTILE},
+            "pages": [{"number": HOSTILE, "text": HOSTILE, "characters": HOSTILE}],
+        },
+        0.5,
+    )
+    failed = queue.fail(HOSTILE)
+    queue.call("pause_agent", agent=AGENT, reason=HOSTILE)
+    for path in ("/", "/tasks", "/extractions", f"/extractions/{extraction}", f"/tasks/{task}",
+                 f"/tasks/{failed}", f"/?agent={HOSTILE}"):  # fmt: skip
+        page = client.get(path).get_data(as_text=True)
+        assert "<script>alert" not in page, path
+        assert "<img src=x" not in page, path
+        assert "49" not in re.findall(r"onerror=alert\(1\)&gt;(\S+)", page), path
+    assert "alert(1)" in text(client.get(f"/tasks/{task}"))
+
+
+SHAPES: tuple[Any, ...] = (
+    7, "a text", [1, 2], True, {}, {"fields": []}, {"fields": {"a": None}},
+    {"fields": {"a": {"value": [{"deep": [1]}], "confidence": "high", "page": -3}}},
+    {"fields": {"a": {"value": {"b": 1}, "confidence": True}}, "pages": "none"},
+    {"pages": [None, 5, {"text": None}, {"number": None, "text": "x"}], "notes": "plain"},
+    {"fields": {"": {"value": "", "confidence": 2e300}}, "notes": [None, 3]},
+)  # fmt: skip
+
+
+def test_results_of_any_shape_are_shown(queue: Queue, client: FlaskClient) -> None:
+    extraction = queue.extraction(*({"document_path": "/d/a.pdf"} for _ in SHAPES))
+    for shape in SHAPES:
+        task = queue.complete(shape)
+        assert client.get(f"/tasks/{task}").status_code == 200, shape
+    for path in (f"/extractions/{extraction}", f"/extractions/{extraction}.csv",
+                 f"/extractions/{extraction}.json", f"/api/extractions/{extraction}"):  # fmt: skip
+        assert client.get(path).status_code == 200, path
+
+
+def test_the_overview_shows_what_the_database_counts(queue: Queue, client: FlaskClient) -> None:
+    busy_queue(queue)
+    page = text(client.get("/"))
+    for status, count in {"enqueued": 1, "processing": 1, "completed": 1, "failed": 1}.items():
+        assert f"{status} {count} " in page
+    assert "Input tokens 1,200" in page
+    assert "$0.012" in page
+    assert "90 %" in page
+    numbers = as_json(client.get("/api/metrics"))
+    assert {name: row["tasks"] for name, row in numbers["statuses"].items()} == {
+        "enqueued": 1,
+        "processing": 1,
+        "completed": 1,
+        "failed": 1,
+        "cancelled": 0,
+    }
+    assert numbers["llm_cost"] == 0.0123
+    assert numbers["median_response"] > 0
+    assert numbers["confidence"] == {
+        "documents": 1, "rated": 1, "mean": pytest.approx(0.9), "low_rated": 0, "more": False,
+    }  # fmt: skip
+
+
+def test_unknown_is_a_dash_and_not_zero(client: FlaskClient) -> None:
+    page = text(client.get("/"))
+    assert "Input tokens \N{EN DASH}" in page
+    assert "Model cost \N{EN DASH}" in page
+    assert "Median response \N{EN DASH}" in page
+
+
+def test_filters_are_the_same_in_page_and_json_and_stay_in_links(
+    queue: Queue, client: FlaskClient
+) -> None:
+    busy_queue(queue)
+    queue.call("configure_agent", agent="other")
+    queue.value("enqueue_task", agent="other", document_path="/d/other.pdf")
+    assert as_json(client.get("/api/metrics?agent=other"))["tasks"] == 1
+    rows = as_json(client.get(f"/api/tasks?status=failed&status=completed&agent={AGENT}"))["tasks"]
+    assert {row["status"] for row in rows} == {"failed", "completed"}
+    page = client.get("/?status=failed&agent=other&range=30d").get_data(as_text=True)
+    assert "/tasks?range=30d&amp;status=failed&amp;agent=other" in page
+    nothing = client.get("/tasks?from=2020-01-01&to=2020-01-02&status=failed")
+    assert "No task fits this filter" in text(nothing)
+    today = client.get("/tasks?range=today&status=completed")
+    assert "a.pdf" in text(today)
+
+
+def test_addresses_that_cannot_be_meant_are_refused_in_words(client: FlaskClient) -> None:
+    for query, status in (
+        ("range=never", 400), ("from=yesterday", 400), ("from=2026-02-30", 400),
+        ("from=2026-02-02&to=2026-02-01", 400), ("status=done", 400), ("agent=nobody", 404),
+        ("after=nonsense", 400), ("after=2026-01-01_5", 400), ("range=&from=&to=&status=", 200),
+        ("from=0001-01-01&to=9999-12-31", 200), ("unknown=1", 200),
+    ):  # fmt: skip
+        page = client.get(f"/tasks?{query}")
+        assert page.status_code == status, query
+        twin = client.get(f"/api/tasks?{query}")
+        assert twin.status_code == status, query
+        if status != 200:
+            assert as_json(twin)["error"]["message"]
+
+
+def test_the_list_of_tasks_pages_without_repeating_or_losing(
+    queue: Queue, client: FlaskClient
+) -> None:
+    documents = [{"document_path": f"/d/{number}.pdf"} for number in range(120)]
+    queue.call("enqueue_tasks", agent=AGENT, documents=Json(documents))
+    for _ in range(30):
+        queue.complete({"fields": {}})
+    seen: list[int] = []
+    path: str | None = "/tasks?range=all"
+    pages = 0
+    while path:
+        page = client.get(path).get_data(as_text=True)
+        seen += [int(key) for key in re.findall(r'<tr id="task-(\d+)"', page)]
+        following = re.search(r'rel="next" href="([^"]+)"', page)
+        path = following[1].replace("&amp;", "&") if following else None
+        pages += 1
+    assert pages == 3
+    assert len(seen) == len(set(seen)) == 120
+
+
+def test_a_batch_pages_through_its_documents(queue: Queue, client: FlaskClient) -> None:
+    key = queue.extraction(*({"document_path": f"/d/{n}.pdf"} for n in range(450)))
+    seen: list[str] = []
+    path: str | None = f"/extractions/{key}"
+    while path:
+        page = client.get(path).get_data(as_text=True)
+        seen += re.findall(r'<tr id="document-(\d+)"', page)
+        following = re.search(r'rel="next" href="([^"]+)"', page)
+        path = following[1] if following else None
+    assert len(seen) == len(set(seen)) == 450
+
+
+def test_what_is_not_there_is_said_in_words(client: FlaskClient) -> None:
+    for path in (
+        "/nothing", "/tasks/0", "/tasks/-1", "/tasks/99999999999999999999", "/tasks/abc",
+        "/extractions/0", "/extractions/0.csv", "/tasks/0/document", "/tasks/0/pages/1.png",
+        "/api/tasks/0", "/api/extractions/0", "/api/nothing",
+    ):  # fmt: skip
+        response = client.get(path)
+        assert response.status_code == 404, path
+        if path.startswith("/api/"):
+            assert as_json(response)["error"]["message"]
+        else:
+            assert "<h1>There is nothing here</h1>" in response.get_data(as_text=True)
+
+
+def test_a_task_page_shows_result_attempts_and_events(queue: Queue, client: FlaskClient) -> None:
+    task, _ = busy_queue(queue)
+    page = text(client.get(f"/tasks/{task}"))
+    assert page.index("Invoice number") < page.index("Total amount"), "unsure fields come first"
+    for expected in ("2024-17", "1,717.50", "40 %", "Invoice 2024-17", "Attempt succeeded",
+                     "Claimed by a worker", "1,200"):  # fmt: skip
+        assert expected in page
+    assert as_json(client.get(f"/api/tasks/{task}"))["result"]["document_type"] == "invoice"
+
+
+def test_a_batch_page_shows_every_document_and_marks_what_is_unsure(
+    queue: Queue, client: FlaskClient
+) -> None:
+    _, extraction = busy_queue(queue)
+    response = client.get(f"/extractions/{extraction}")
+    page = text(response)
+    assert "October" in page
+    assert "3 of 5 documents done" in page
+    for expected in ("not_a_pdf: The file is not a PDF.", "the file is damaged", "1,717.50",
+                     "refused", "processing"):  # fmt: skip
+        assert expected in page
+    assert 'class="low-cell' in response.get_data(as_text=True)
+
+
+def test_a_document_without_text_says_so(queue: Queue, client: FlaskClient) -> None:
+    extraction = queue.extraction({"document_path": "/d/scan.pdf"})
+    task = queue.complete(
+        {"fields": {}, "pages": [{"number": 1, "text": "", "characters": 0}],
+         "notes": ["no text layer"]}, 0.0,
+    )  # fmt: skip
+    assert "no text" in text(client.get(f"/extractions/{extraction}"))
+    assert "No text." in text(client.get(f"/tasks/{task}"))
+
+
+def test_another_host_name_is_refused(queue: Queue, tmp_path: Path) -> None:
+    """Else a foreign site could have its name point to this machine and read the pages."""
+    with application(queue.database, tmp_path, trusted_hosts=("127.0.0.1",)) as app:
+        client = app.test_client()
+        assert client.get("/", headers={"Host": "127.0.0.1:8080"}).status_code == 200
+        assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_without_a_database_it_says_so_and_shows_nothing_internal(
+    queue: Queue, tmp_path: Path
+) -> None:
+    nowhere = "host=127.0.0.1 port=1 user=secret_user password=secret_word dbname=x"
+    with application(queue.database, tmp_path, conninfo=nowhere) as app:
+        client = app.test_client()
+        for path in ("/", "/tasks", "/api/metrics"):
+            response = client.get(path)
+            assert response.status_code == 503
+            assert response.headers["Retry-After"]
+            assert "secret" not in response.get_data(as_text=True)
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/api/health").status_code == 503
+
+
+def test_health(client: FlaskClient) -> None:
+    assert as_json(client.get("/api/health"))["status"] == "ok"
+
+
+def test_times_are_in_the_reporting_zone(queue: Queue, client: FlaskClient) -> None:
+    queue.database.query("update lakequeue.installation set time_zone = 'Asia/Kolkata'")
+    queue.enqueue()
+    page = client.get("/tasks").get_data(as_text=True)
+    assert "Times in Asia/Kolkata" in page
+    assert re.search(r'title="[\d-]+ [\d:]+ Asia/Kolkata"', page)
+
+
+# --- originals ------------------------------------------------------------------------------------
+
+
+def test_the_original_is_handed_out_so_that_nothing_in_it_can_run(
+    queue: Queue, client: FlaskClient
+) -> None:
+    upload(client, (pdf(), "Rechnung März.pdf"))
+    (task,) = queue.database.query("select id from lakequeue.tasks")
+    response = client.get(f"/tasks/{task[0]}/document")
+    assert response.get_data() == pdf()
+    assert response.headers["Content-Type"] == "application/pdf"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert "sandbox" in response.headers["Content-Security-Policy"]
+    assert response.headers["Content-Disposition"].startswith("inline; filename*=UTF-8''Rechnung")
+    download = client.get(f"/tasks/{task[0]}/document?download=1")
+    assert download.headers["Content-Disposition"].startswith("attachment;")
+    part = client.get(f"/tasks/{task[0]}/document", headers={"Range": "bytes=0-4"})
+    assert (part.status_code, part.get_data()) == (206, b"%PDF-")
+
+
+def test_pages_of_the_original_are_drawn(queue: Queue, client: FlaskClient) -> None:
+    upload(client, (pdf(), "a.pdf"))
+    ((task,),) = queue.database.query("select id from lakequeue.tasks")
+    picture = client.get(f"/tasks/{task}/pages/1.png")
+    assert picture.headers["Content-Type"] == "image/png"
+    assert picture.get_data().startswith(b"\x89PNG")
+    again = client.get(
+        f"/tasks/{task}/pages/1.png", headers={"If-None-Match": picture.headers["ETag"]}
+    )
+    assert again.status_code == 304
+    assert client.get(f"/tasks/{task}/pages/2.png").status_code == 404
+    assert client.get(f"/tasks/{task}/pages/1.png?width=999999").status_code == 404
+
+
+def test_only_documents_of_the_volume_are_handed_out(
+    queue: Queue, client: FlaskClient, tmp_path: Path
+) -> None:
+    volume = tmp_path / "volume"
+    secret = tmp_path / "secret.pdf"
+    secret.write_bytes(pdf())
+    (volume / "link.pdf").symlink_to(secret)
+    (volume / "notes.pdf").write_text("no PDF at all")
+    os.mkfifo(volume / "pipe.pdf")
+    paths = (
+        str(secret),
+        f"{volume}/../secret.pdf",
+        f"{volume}/link.pdf",
+        f"{volume}/notes.pdf",
+        f"{volume}/pipe.pdf",
+        str(volume),
+        f"{volume}/missing.pdf",
+        "relative.pdf",
+        "/etc/passwd",
+        "/proc/self/environ",
+        "https://example.org/a.pdf",
+    )
+    for path in paths:
+        task = queue.enqueue(path)
+        for view in (f"/tasks/{task}/document", f"/tasks/{task}/pages/1.png"):
+            assert client.get(view).status_code == 404, path
+        assert client.get(f"/tasks/{task}").status_code == 200
+
+
+def test_on_ones_own_machine_documents_are_shown_where_they_are(
+    queue: Queue, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere.pdf"
+    elsewhere.write_bytes(pdf())
+    with application(queue.database, tmp_path, document_roots=None) as app:
+        client = app.test_client()
+        task = queue.enqueue(str(elsewhere))
+        assert client.get(f"/tasks/{task}/document").get_data() == pdf()
+        passwords = queue.enqueue("/etc/passwd")
+        assert client.get(f"/tasks/{passwords}/document").status_code == 404
