@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-import select
+import selectors
 import time
 
 import psycopg
@@ -21,6 +21,17 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
+
+
+def wait_readable(files: list[int], seconds: float) -> None:
+    """Wait until one of these file descriptors can be read, for some seconds at most.
+
+    Not select(): in a process with a thousand connections it refuses high descriptors.
+    """
+    with selectors.DefaultSelector() as selector:
+        for file in files:
+            selector.register(file, selectors.EVENT_READ)
+        selector.select(seconds)
 
 
 class Backoff:
@@ -105,7 +116,7 @@ class Listener:
         if self._connection is None:
             time.sleep(seconds)
             return False
-        select.select([self._connection.fileno()], [], [], seconds)
+        wait_readable([self._connection.fileno()], seconds)
         return self.poll()
 
     def close(self) -> None:

@@ -31,6 +31,8 @@ SWITCHES = {
     "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "false",
     # Notes about newer versions and schema creation belong in no run's log.
     "MLFLOW_LOGGING_LEVEL": "WARNING",
+    # MLflow looks for a git repository around; without the git program that is loud.
+    "GIT_PYTHON_REFRESH": "quiet",
 }
 """Environment that every process with MLflow in it needs, before it is imported."""
 

@@ -12,7 +12,6 @@ import logging
 import os
 import random
 import secrets
-import select
 import socket
 import time
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from psycopg.types.json import Json
 from lakequeue import __version__, database
 from lakequeue.database import DatabaseUnavailable, LakequeueError
 from lakequeue.errors import Problem
-from lakequeue.listener import Backoff, Listener
+from lakequeue.listener import Backoff, Listener, wait_readable
 from lakequeue.migrate import VersionMismatch, version_problem
 from lakequeue.relay.base import EndedRun, Relay, Run, RunState, SubmitError, SubmitUncertainError
 
@@ -237,7 +236,7 @@ class Worker:
         if listening is not None:
             files.append(listening)
         # Not before a few milliseconds: two clocks that disagree must not make it spin.
-        select.select(files, [], [], max(0.002, due - time.monotonic()))
+        wait_readable(files, max(0.002, due - time.monotonic()))
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_read, 4096)
 

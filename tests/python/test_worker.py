@@ -268,6 +268,7 @@ def test_an_uncertain_submission_is_repeated_with_the_same_key(
 def test_what_a_dead_worker_claimed_and_did_not_submit_is_adopted(queue: Queue) -> None:
     (task,) = queue.enqueue(1)
     (claimed,) = queue.call("dequeue_tasks", worker="dead", batch_size=1)
+    queue.call("worker_heartbeat", worker="dead", stopping=True)
     relay = TroubledRelay()
     with running(Worker(queue.worker_conninfo, relay)):
         until(lambda: queue.attempts()[0]["run_id"] is not None)

@@ -28,16 +28,30 @@ AGENTS: Mapping[str, str] = {"document-parser": "lakequeue.agents.document_parse
 """What runs for which agent on this machine: a function of the parameters, giving the exit code."""
 
 PRELOAD = (
-    "mlflow",
-    "mlflow.tracing",
-    "mlflow.store.tracking.sqlalchemy_store",
-    "openai",
-    "pypdf",
-    "pdfplumber",
-    "psycopg",
     "lakequeue.traces",
-    "lakequeue.agents.document_parser",
+    "lakequeue.agents.document_parser.agent",
+    "psycopg",
+    "pypdf",
+    "pypdf.filters",
+    "pdfplumber",
+    "mlflow",
+    "mlflow.store.tracking.sqlalchemy_store",
+    # What these libraries import only when they are used, which would be in every run.
+    "mlflow.store.tracking.sqlalchemy_workspace_store",
+    "mlflow.tracing.export.mlflow_v3",
+    "mlflow.tracing.processor.mlflow_v3",
+    "alembic.command",
+    "alembic.config",
+    "sqlalchemy.dialects.sqlite",
+    "opentelemetry.sdk.metrics",
+    "openai.resources.chat.completions",
+    "openai.lib.streaming.chat",
+    "httpcore2",
+    "truststore",
+    "jiter",
+    "git",
 )
+"""Imported once, before the first fork; one that does not exist costs a line in the log."""
 
 TERM_SECONDS = 3.0
 """How long a cancelled run may tidy up before it is killed."""
