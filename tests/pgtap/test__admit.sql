@@ -1,7 +1,7 @@
 -- The throttle (rules 3 to 5, Q3), seen through dequeue_tasks: concurrency, tokens per minute and both, of agents and of
 -- the endpoints they share, and who may pass a task that does not fit.
 begin;
-select plan(87);
+select plan(92);
 
 select set_clock('2026-03-01 09:00+00');
 -- Agents here estimate a task by its pages alone: 1 page, 1 token. Runs outlive an expired lease by 5 minutes.
@@ -192,6 +192,16 @@ select pg_temp.finish('/m-first', 0), pg_temp.finish('/m2-urgent', 0), pg_temp.f
 select is(pg_temp.take(10, '_m1', '_m2'), '/m2-urgent-misfit /m-misfit /m-later /m2-later /m-lower /m2-lower',
   'when they fit they go, in order');
 
+-- A task that does not fit its agent's own limit is a misfit of the endpoint as well.
+select configure_endpoint('_o', max_tpm => 100000);
+select pg_temp.agent('_o1', null, 1000, '_o'), pg_temp.agent('_o2', null, null, '_o');
+select pg_temp.enqueue('_o1', '/o1-first:900 /o1-misfit:200'), pg_temp.enqueue('_o2', '/o2-equal:10'), pg_temp.enqueue('_o2', '/o2-lower:10', 1);
+select is(pg_temp.take(10, '_o1', '_o2'), '/o1-first', 'a misfit of its agent''s own limit is not passed by other agents of the endpoint');
+select pg_temp.enqueue('_o2', '/o2-urgent:10', 6);
+select is(pg_temp.take(10, '_o1', '_o2'), '/o2-urgent', 'but by higher priorities');
+select pg_temp.finish('/o1-first', 0);
+select is(pg_temp.take(10, '_o1', '_o2'), '/o1-misfit /o2-equal /o2-lower', 'until it fits');
+
 -- --- an agent that moved -------------------------------------------------------------------------
 select configure_endpoint('_old', 2), configure_endpoint('_new', 3);
 select pg_temp.agent('_mv', 2, null, '_old'), pg_temp.agent('_stays', null, null, '_old'), pg_temp.agent('_there', null, null, '_new');
@@ -239,6 +249,12 @@ select is(pg_temp.admitted(array[endpoint], '{}'), '/l1 /l2', 'an exclusive one 
 select configure_agent('_l', max_concurrent_tasks => 0), configure_endpoint('_l', max_tpm => 1);
 select is(pg_temp.admitted('{}', array[endpoint]), null, 'a limit of the endpoint is one, too') from l;
 select is(pg_temp.admitted(array[endpoint], '{}'), '/l1', '(one token, one page)') from l;
+
+update model_endpoints set cooldown_until = _now() + interval '1 second' where name = '_l';
+select is(pg_temp.admitted(array[endpoint], '{}'), null, 'nothing where a 429 has come between peek and lock') from l;
+update model_endpoints set cooldown_until = null where name = '_l';
+select pause_agent('_l', 'x');
+select is(pg_temp.admitted(array[endpoint], '{}'), null, 'nor where the agent was paused between') from l;
 
 set session authorization test_worker;
 select throws_ok($$select lakequeue._admit('{}', '{}', null, 1, false)$$, '42501', null, 'it is internal: a worker may not call it');

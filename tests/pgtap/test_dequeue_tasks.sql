@@ -1,7 +1,7 @@
 -- The worker's call: what it returns and does, the order and fairness of rule 2, and what it refuses. Limits are tested in
 -- test__admit.sql, several workers at once in tests/race.
 begin;
-select plan(61);
+select plan(63);
 
 select set_clock('2026-03-01 09:00+00');
 -- the paths of what a dequeue claims, in the order it returns them
@@ -99,6 +99,10 @@ select is(pg_temp.shares('{"_dq a","_dq b"}', 3), '{2,1}', 'an odd batch gives t
 select pg_temp.refill();
 select is(pg_temp.shares('{"_dq a","_dq b","_dq c"}', 1), '{1,0,0}', 'a batch of one is the first of all');
 select pg_temp.refill();
+select pg_temp.enqueue('_dq c', '/c-urgent', 9), pg_temp.enqueue('_dq b', '/b-urgent', 9);
+update tasks set created_at = created_at - interval '1 hour' where document_path in ('/c-urgent', '/b-urgent');
+select is(pg_temp.take('{"_dq a","_dq b","_dq c"}', 2), '/c-urgent /b-urgent', 'of whatever agent that is');
+select pg_temp.refill();
 select is(pg_temp.shares('{"_dq a","_dq b","_dq c"}', 60), '{30,27,3}', 'a second helping goes by rule 2''s order again');
 select pg_temp.refill();
 select configure_agent('_dq a', max_concurrent_tasks => 1);
@@ -156,13 +160,15 @@ create function pg_temp.lock_modes(endpoint text) returns text[] language sql as
   where l.locktype = 'advisory' and l.pid = pg_backend_pid() and l.classid = lakequeue._lock_class()::oid
 $$;
 -- inserted by hand, since configure_agent takes the lock itself
-insert into model_endpoints (name, max_tpm) values ('_dq free', null), ('_dq limited', 100000), ('_dq idle', null);
-insert into agents (name, model_endpoint_id) select name, id from model_endpoints where name in ('_dq free', '_dq limited', '_dq idle');
-select enqueue_task('_dq free', '/f'), enqueue_task('_dq limited', '/l');
-select is(pg_temp.take(array['_dq free', '_dq limited', '_dq idle']), '/f /l', 'endpoints with and without limits');
+insert into model_endpoints (name, max_tpm) values ('_dq free', null), ('_dq limited', 100000), ('_dq idle', null), ('_dq paused', null);
+insert into agents (name, model_endpoint_id) select name, id from model_endpoints where name in ('_dq free', '_dq limited', '_dq idle', '_dq paused');
+update agents set paused_at = _now(), paused_by = 'x' where name = '_dq paused';
+select enqueue_task('_dq free', '/f'), enqueue_task('_dq limited', '/l'), enqueue_task('_dq paused', '/p');
+select is(pg_temp.take(array['_dq free', '_dq limited', '_dq idle', '_dq paused']), '/f /l', 'endpoints with and without limits');
 select is(pg_temp.lock_modes('_dq limited'), '{ExclusiveLock}', 'one with limits is locked exclusively');
 select is(pg_temp.lock_modes('_dq free'), '{ShareLock}', 'one without is shared');
 select is(pg_temp.lock_modes('_dq idle'), null, 'one with nothing to claim is not locked');
+select is(pg_temp.lock_modes('_dq paused'), null, 'nor one whose agent is paused');
 
 -- --- refused -------------------------------------------------------------------------------------
 select enqueue_task('_dq a', '/left');

@@ -1,7 +1,7 @@
 -- Many documents in one call: each with a row and a place of its own, existing and refused ones included; one that is
 -- bad refuses all.
 begin;
-select plan(58);
+select plan(60);
 
 select set_clock('2026-03-01 09:00+00');
 select configure_agent('_en parser', tokens_per_task => 100, tokens_per_page => 1000), configure_agent('_en other');
@@ -48,6 +48,11 @@ select results_eq(
   $$values (true, false)$$, 'a key is known also without the extraction');
 select is((select created from enqueue_tasks('_en parser', '[{"document_path": "/x", "dedup_key": "held"}]')), true,
   'another customer (here: none) has keys of its own');
+select results_eq(
+  $$select t.customer, e.created from enqueue_tasks('_en parser', '[{"document_path": "/y", "dedup_key": "held"}]') e join tasks t on t.id = e.task_id$$,
+  $$values ('', false)$$, 'and gets the task of its own key');
+select is((select task_id from enqueue_tasks('_en parser', '[{"document_path": "/y", "dedup_key": "held"}]', customer => 'acme')), (select id from held),
+  'as does the first one');
 select is((select created from enqueue_tasks('_en other', '[{"document_path": "/x", "dedup_key": "held"}]', customer => 'acme')), true,
   'so has another agent');
 select is((select created from enqueue_tasks('_en parser', '[{"document_path": "/x", "dedup_key": "HELD"}]', customer => 'acme')), true,

@@ -56,6 +56,9 @@ begin
   perform report(d.attempt_id, (array['success', 'permanent_failure', 'failure'])[d.task_id % 3 + 1], case when d.task_id % 3 = 0 then '{"x": 1}'::json end)
   from dequeue_tasks('w', 14, array['list a', 'list b']) d;
   perform dequeue_tasks('w', 5, array['list a', 'list b']);
+  for n in 0..9 loop
+    perform enqueue_task('list a', '/priority', n, 'acme');
+  end loop;
 end $$;
 insert into filters values (null, null, null, null, null), (null, null, '{enqueued}', null, null), (null, null, '{processing}', null, null),
   (null, null, '{completed}', null, null), (null, null, '{failed,cancelled}', null, null), (null, null, '{completed,processing}', '{"list a"}', null),
