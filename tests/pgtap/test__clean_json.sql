@@ -59,8 +59,8 @@ select throws_ok($$select _clean_json(('"' || repeat('ä', 32 * 1024 * 1024) || 
 select is(length(_clean_json(('"' || repeat('x', 64 * 1024 * 1024 - 2) || '"')::json) #>> '{}'), 64 * 1024 * 1024 - 2,
   'just 64 MB are stored');
 select is(
-  _clean_json(('"' || repeat('page \u0000\ud83d text ', 100000) || '"')::json) #>> '{}',
-  repeat(U&'page \FFFD\FFFD text ', 100000),
+  _clean_json(('"' || repeat('page \u0000\ud83d text ', 20000) || '"')::json) #>> '{}',
+  repeat(U&'page \FFFD\FFFD text ', 20000),
   'megabytes with many bad characters are cleaned');
 select is(length(_clean_json(('"' || repeat('\\', 200000) || '\u0000"')::json) #>> '{}'), 200001,
   'so is a long row of backslashes');
