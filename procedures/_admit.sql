@@ -1,7 +1,8 @@
 -- Chooses what a dequeue may claim, and locks it: the tasks of the served agents, merged by priority, created_at and
 -- id, as far as every limit has room. Within an endpoint the first task that does not fit ends it, so that only higher
--- priorities ever pass a misfit (rule 5). A task larger than a token limit is admitted when nothing else has spent in
--- that limit's window: it runs alone and paces itself (rule 4c).
+-- priorities ever pass a misfit (rule 5), also where it was an agent's own token limit that had no room. A task larger
+-- than a token limit is admitted when nothing else has spent in that limit's window: it runs alone and paces itself
+-- (rule 4c).
 --
 -- exclusive, shared: endpoints whose throttle lock the caller holds; one held shared is passed over if it has limits
 --   now. only_agents: ids of the agents served, null for all. wanted: most tasks. fair: at most an equal share each.

@@ -1,6 +1,7 @@
 -- Opens an extraction: one submission of many documents. enqueue_task and enqueue_tasks add its tasks.
 --
--- name: what the submitter calls it. customer: for whom; tasks take it over. submitted_by: by default the login.
+-- name: what the submitter calls it. customer: for whom; tasks take it over. submitted_by: a label, as the application
+-- knows the person; by default the login.
 -- Returns its id.
 -- Errors: LQ400 a blank name or one too long.
 create or replace function lakequeue.create_extraction(
@@ -14,12 +15,12 @@ declare
 begin
   insert into extractions (name, customer, submitted_by, created_at)
   values (coalesce(_clean_text(create_extraction.name, 501), ''), coalesce(create_extraction.customer, ''),
-          coalesce(create_extraction.submitted_by, session_user), _now())
+          coalesce(_clean_text(create_extraction.submitted_by, 321), session_user), _now())
   returning id into v_id;
   return v_id;
 exception when check_violation then
   raise exception using errcode = 'LQ400',
-    message = 'an extraction needs a name of 1 to 500 characters, and a customer of at most 200',
+    message = 'an extraction needs a name of 1 to 500 characters, a customer of at most 200, a submitter of at most 320',
     hint = 'Name it after what was submitted, e.g. the folder or the month.';
 end $$;
 

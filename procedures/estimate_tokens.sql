@@ -1,6 +1,6 @@
 -- How many tokens a document will use: tokens_per_task + pages * tokens_per_page, both of the agent. Where nobody
 -- counted pages, 50 kB of document count as one (a page of text with its fonts; scans are larger, so this errs on the
--- high side); where nothing is known, one page.
+-- high side); where nothing is known, one page. At least 1, so that what runs always counts.
 --
 -- agent: its name. page_count: pages. document_bytes: size in bytes.
 -- Errors: LQ404 unknown agent; LQ400 a negative number, or an estimate of more than 10^12 tokens.
@@ -20,7 +20,7 @@ begin
       message = 'pages and bytes cannot be negative, nor make more than 10^12 tokens',
       hint = 'Leave out what is not known.';
   end if;
-  return v_tokens;
+  return greatest(v_tokens, 1);  -- never nothing: what runs must count
 end $$;
 
 comment on function lakequeue.estimate_tokens(text, integer, bigint) is

@@ -1,5 +1,6 @@
--- Tasks, newest first, a page at a time: live ones by created_at, finished ones by finished_at (listed_at). Every page
--- reads a bounded number of rows from the indexes, whatever the filter and however long the history.
+-- Tasks, newest first, a page at a time: live ones by created_at, finished ones by finished_at (listed_at). A page
+-- reads its rows from the indexes, however long the history; only for a customer that is rare among an agent's tasks it
+-- reads on until it has found enough.
 --
 -- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
 -- page_size: 1 to 1000. after_at, after_id: listed_at and task_id of the last row of the page before; null: first page.

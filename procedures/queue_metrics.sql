@@ -4,7 +4,8 @@
 -- from_day, to_day: inclusive days of finished_at in the reporting time zone, null for open; live tasks are "now" and
 --   always in. statuses, agents, customers: null for all.
 -- Returns a row per status asked for, also where there is nothing. Tokens and USD are of all attempts of these tasks;
---   median_response is from created_at to finished_at of completed tasks, right within 2.5 %, null where there are none.
+--   median_response is from created_at to finished_at of completed tasks (of an even number the lower of the two in the
+--   middle), right within 2.5 %, null where there are none.
 -- Errors: LQ400 an unknown status; LQ404 an unknown agent.
 create or replace function lakequeue.queue_metrics(
   from_day date default null, to_day date default null, statuses text[] default null, agents text[] default null,

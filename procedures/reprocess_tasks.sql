@@ -1,5 +1,5 @@
 -- Parses completed tasks again: each gets a new task linked to it, which takes its dedup_key along. The old task and
--- its result stay as they are.
+-- its result stay as they are. While the new one is unfinished, asking again makes no further one.
 --
 -- tasks: ids, at most 1,000. reason: why. actor: who, as the web process names them.
 -- Returns a row per task, in order: enqueued, with the new task's id in detail; skipped, with the reason in detail.
@@ -25,9 +25,18 @@ begin
   for v_task in
     select t.* from tasks t where t.id = any(reprocess_tasks.tasks) order by t.id
   loop
+    outcome := 'skipped';
+    select n.id into v_new_id
+    from task_events e
+    cross join lateral (
+      select t.id from tasks t
+      where t.id = (e.detail ->> 'new_task')::bigint and t.status in ('enqueued', 'processing')
+      limit 1) n
+    where e.task_id = v_task.id and e.kind = 'reprocessed';
     if v_task.status <> 'completed' then
-      outcome := 'skipped';
       detail := format('it is %s; only completed tasks are reprocessed', v_task.status);
+    elsif v_new_id is not null then
+      detail := format('task %s is parsing it again already', v_new_id);
     else
       update tasks t set dedup_key = null where t.id = v_task.id and t.dedup_key is not null;
       insert into tasks as t (

@@ -8,7 +8,7 @@ create table lakequeue.extractions (
   id bigint generated always as identity primary key,
   name text not null check (name <> '' and length(name) <= 500),
   customer text not null default '' check (length(customer) <= 200),
-  submitted_by text not null,
+  submitted_by text not null check (submitted_by <> '' and length(submitted_by) <= 320),
   created_at timestamptz not null
 );
 comment on table lakequeue.extractions is 'One submission of many documents; the parent of tasks.';

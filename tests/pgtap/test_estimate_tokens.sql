@@ -15,7 +15,7 @@ select is(estimate_tokens('_et parser', document_bytes => 5000000), 100100::bigi
 select configure_agent('_et parser', tokens_per_page => 0);
 select is(estimate_tokens('_et parser', 500), 100::bigint, 'pages may cost nothing');
 select configure_agent('_et parser', tokens_per_task => 0);
-select is(estimate_tokens('_et parser', 500), 0::bigint, 'a task too');
+select is(estimate_tokens('_et parser', 500), 1::bigint, 'a task too, but never nothing: what runs must count');
 
 select configure_agent('_et huge', tokens_per_task => 0, tokens_per_page => 1000000000);
 select is(estimate_tokens('_et huge', 1000), 1000000000000::bigint, 'up to 10^12 tokens are possible');
