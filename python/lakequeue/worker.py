@@ -52,8 +52,11 @@ ROUNDS = 100
 """Full batches that one step works off in a row before others have their turn."""
 DRAIN_SECONDS = 8.0
 """How long a stopping worker lets runs that would end with it come to their own end."""
-STOP_SECONDS = 14.0
-"""When a stopping worker is gone at the latest (a platform kills it after 15)."""
+END_SECONDS = 6.0
+"""What is left after that for ending them, and for the last words to the database.
+
+Together it is less than the 15 seconds after which a platform kills a process.
+"""
 
 
 class Settler(Protocol):
@@ -71,7 +74,7 @@ def worker_name() -> str:
     return f"{socket.gethostname()[:100]}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Step:
     """Something the loop does again and again."""
 
@@ -126,7 +129,7 @@ class Worker:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
-        self._stop_at: float | None = None
+        self._drain_until: float | None = None
         self._draining = False
         self._full = False
 
@@ -167,20 +170,25 @@ class Worker:
         log.info("worker %s starts", self.name)
         try:
             self._relay.start(self.wake)
-            while self._stop_at is None:
+            while self._drain_until is None:
                 self._cycle()
                 self._wait()
-            self._finish(self._stop_at)
+            self._finish()
         finally:
             self._relay.close()
             self._listener.close()
             self._disconnect()
             log.info("worker %s has ended", self.name)
 
-    def stop(self) -> None:
-        """Ask it to stop; `run` returns within STOP_SECONDS."""
-        if self._stop_at is None:
-            self._stop_at = time.monotonic() + STOP_SECONDS
+    def stop(self, patience: float | None = None) -> None:
+        """Ask it to claim nothing more, and to end.
+
+        Runs that end with it have `patience` seconds (by default `drain_seconds`) to be finished;
+        `run` returns when they are, or END_SECONDS later. A second call can only shorten that.
+        """
+        until = time.monotonic() + (self._drain_seconds if patience is None else patience)
+        if self._drain_until is None or until < self._drain_until:
+            self._drain_until = until
         self.wake()
 
     def wake(self) -> None:
@@ -194,10 +202,10 @@ class Worker:
         self._take_ended()
         if not self._connect():
             return
-        for step in self._steps:
-            if step.due > time.monotonic() or (self._draining and step is self._look):
+        for step in self._active_steps():
+            if step.due > time.monotonic():
                 continue
-            if self._stop_at is not None and not self._draining:
+            if self._drain_until is not None and not self._draining:
                 return
             try:
                 step.due = time.monotonic() + step.wait()
@@ -221,16 +229,24 @@ class Worker:
                     self._disconnect()
                     return
 
+    def _active_steps(self) -> list[_Step]:
+        """Give the steps to do; a worker that stops takes on nothing new."""
+        if not self._draining:
+            return self._steps
+        return [step for step in self._steps if step not in (self._look, self._adopt)]
+
     def _wait(self) -> None:
         """Sleep until a step is due, a notification comes, or somebody wakes the loop."""
         if self._connection is None:
             due = self._database.due
         else:
-            due = min(step.due for step in self._steps)
+            due = min(step.due for step in self._active_steps())
         if self._listener.due is not None:
             due = min(due, self._listener.due)
         if self._runs:
             due = min(due, time.monotonic() + TEND_SECONDS)
+        if self._drain_until is not None:
+            due = min(due, self._drain_until)
         files = [self._wake_read]
         listening = self._listener.fileno()
         if listening is not None:
@@ -502,23 +518,24 @@ class Worker:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def _finish(self, stop_at: float) -> None:
-        """Stop within STOP_SECONDS, leaving nothing half-done.
+    def _finish(self) -> None:
+        """End, leaving nothing half-done.
 
         Runs that outlive the worker go on: other workers watch them. Runs that end with it may
         first come to their own end for a while, since their pages are paid for; what is left
         is ended and given back at once, not when its lease ends.
         """
         self._draining = True
-        runs = 0 if self._relay.outlives_worker else self._relay.alive()
-        if runs:
-            log.info(
-                "stopping: %d runs may end by themselves for %.0f s", runs, self._drain_seconds
-            )
-            self._drain(min(time.monotonic() + self._drain_seconds, stop_at - 6))
+        if not self._relay.outlives_worker and self._relay.alive():
+            log.info("stopping: %d runs may be finished", self._relay.alive())
+            self._drain()
+            end_at = time.monotonic() + END_SECONDS
             for run_id in list(self._runs.values()):
                 self._relay.cancel(run_id)
-            self._drain(stop_at - 1.5)
+            self._drain_until = end_at - 1.5
+            self._drain()
+        else:
+            end_at = time.monotonic() + END_SECONDS
         for submission in list(self._submissions.values()):
             # Claimed and not submitted: other workers adopt it when this one is known to be gone.
             log.info("attempt %d is left to be adopted", submission.run.attempt_id)
@@ -528,7 +545,7 @@ class Worker:
             self._record_runs,
             self._report_ended,
             self._settle_usage,
-            lambda: self._wait_for_settler(stop_at - 1),
+            lambda: self._wait_for_settler(end_at - 1),
             self._fold_rollups,
             lambda: self._call("worker_heartbeat", worker=self.name, stopping=True),
         ):
@@ -546,7 +563,8 @@ class Worker:
         if self._settler is not None:
             self._settler.wait(max(0.0, until - time.monotonic()))
 
-    def _drain(self, until: float) -> None:
-        while self._relay.alive() and time.monotonic() < until:
+    def _drain(self) -> None:
+        """Go on without claiming until no run is alive, or the time is up."""
+        while self._relay.alive() and time.monotonic() < (self._drain_until or 0.0):
             self._cycle()
             self._wait()

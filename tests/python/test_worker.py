@@ -353,6 +353,19 @@ def test_sigterm_ends_it_in_time_with_nothing_half_done(queue: Queue, tmp_path: 
     assert worker["stopped_at"] is not None
 
 
+def test_with_patience_it_finishes_what_runs_and_claims_nothing_more(
+    queue: Queue, tmp_path: Path
+) -> None:
+    queue.enqueue(8, seconds=3)
+    worker = make_worker(queue, tmp_path)  # which alone would wait for a second only
+    with running(worker) as thread:
+        until(lambda: queue.statuses().get("processing", 0) == 4)
+        worker.stop(patience=60)
+        thread.join(20)
+        assert not thread.is_alive()
+    assert queue.statuses() == {"completed": 4, "enqueued": 4}
+
+
 def test_an_idle_worker_stops_at_once(queue: Queue, tmp_path: Path) -> None:
     process = start_process(queue, tmp_path / "a")
     until(lambda: queue.query("select from lakequeue.workers"))

@@ -33,6 +33,7 @@ LOOK_SECONDS = 1.0
 """Progress is read this often, notifications or not."""
 LINE_SECONDS = 5.0
 """Without a terminal, progress is a line this often at most."""
+FINISH_SECONDS = 600.0
 DRAIN_SECONDS = 3.0
 """Who presses Ctrl-C does not wait long for documents under way."""
 
@@ -336,11 +337,22 @@ def _working(worker: Worker) -> Iterator[Callable[[], None]]:
 
     thread = threading.Thread(target=work, name="lakequeue-worker")
     thread.start()
+    patience: float | None = None
     try:
         yield check
+        # Our documents are done; what it may still run belongs to others, and is not thrown away.
+        patience = FINISH_SECONDS
     finally:
-        worker.stop()
-        thread.join()
+        worker.stop(patience)
+        try:
+            thread.join(2)
+            if thread.is_alive() and patience is not None:
+                click.echo("Done; finishing documents of others that are under way", err=True)
+            thread.join()
+        except BaseException:
+            worker.stop()
+            thread.join()
+            raise
 
 
 @contextlib.contextmanager
