@@ -40,7 +40,9 @@ from tests.servers import Database
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 AGENT = "document-parser"
-PRICES: dict[str, dict[str, Any]] = {"simulator": {"input_usd": 2, "cached_usd": 0.5, "output_usd": 8}}
+PRICES: dict[str, dict[str, Any]] = {
+    "simulator": {"input_usd": 2, "cached_usd": 0.5, "output_usd": 8}
+}
 
 # --- chunks
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -308,6 +309,15 @@ def test_any_text_gets_an_answer_that_fits_the_schema(page_texts: list[str]) -> 
     for field in answer["fields"]:
         assert 0 < field["confidence"] < 1
         assert 1 <= field["page"] <= max(1, len(page_texts))
+
+
+@pytest.mark.parametrize(
+    "text", ["1 ", "A-1/", "GmbH, ", " .  .", "between a, and ", "1\n", "1.00\n"]
+)
+def test_no_text_takes_long(text: str) -> None:
+    started = time.process_time()
+    read(text * (24_000 // len(text)))
+    assert time.process_time() - started < 8
 
 
 # --- invoices in many layouts

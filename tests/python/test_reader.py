@@ -181,6 +181,8 @@ def test_unreadable_documents_raise_before_the_first_page() -> None:
 # --- bounds
 
 
+# The alarm may ring while Python cleans up; there it can only be printed, so it rings again.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_page_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def spin(self: reader.Document, number: int) -> str:
         while True:

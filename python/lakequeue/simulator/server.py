@@ -125,7 +125,7 @@ class SimulatorServer(ThreadingHTTPServer):
         """What an OpenAI client takes as base_url."""
         return f"http://{LOOPBACK}:{self.server_port}/v1"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """A client that went away is nothing to report."""
         log.debug("connection of %s ended", client_address, exc_info=True)
 

@@ -302,7 +302,7 @@ class _Run:
     def _stopped(self, reason: str) -> int:
         """Stop as asked. A signal alone does not say why, so the database is asked."""
         if reason == TERMINATED:
-            answer = self.attempt.beat()
+            answer = self.attempt.beat(patience=self.attempt.interval)
             reason = TERMINATED if answer == EXTENDED else answer
         log.info("task %s: stopped: %s", self.task.task_id, reason)
         if reason == TERMINATED:
@@ -325,7 +325,8 @@ class _Run:
 
         def terminate(*_: object) -> None:
             self.attempt.stop(TERMINATED)
-            if self._interruptible:
+            # Inside a call of the database, the next wait or check stops the run instead.
+            if self._interruptible and not self.attempt.calling:
                 self._interruptible = False
                 raise Stopped(TERMINATED)
 

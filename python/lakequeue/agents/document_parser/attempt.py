@@ -60,6 +60,7 @@ class Attempt:
         self._webhook = webhook
         self._connection: database.Connection | None = None
         self._line = threading.Lock()
+        self._callers: set[int] = set()
         self._wake = threading.Event()
         self._reason: str | None = None
         self._closed = threading.Event()
@@ -70,6 +71,11 @@ class Attempt:
     def interval(self) -> float:
         """Seconds between heartbeats."""
         return max(0.05, min(self._lease / 3, LONGEST_INTERVAL))
+
+    @property
+    def calling(self) -> bool:
+        """Whether this thread is inside a call, where an exception would break the connection."""
+        return threading.get_ident() in self._callers
 
     @property
     def patience(self) -> float:
@@ -203,6 +209,8 @@ class Attempt:
         until = time.monotonic() + patience
         pause = 0.2
         while True:
+            caller = threading.get_ident()
+            self._callers.add(caller)
             try:
                 with self._line:
                     return self._call_once(function, parameters)
@@ -210,8 +218,10 @@ class Attempt:
                 if time.monotonic() + pause > until:
                     raise
                 log.warning("%s: %s; trying again", function, error)
-                time.sleep(pause)
-                pause = min(5.0, 2 * pause)
+            finally:
+                self._callers.discard(caller)
+            time.sleep(pause)
+            pause = min(5.0, 2 * pause)
 
     def _call_once(self, function: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
         try:

@@ -1,5 +1,7 @@
 """Net, tax and total of an invoice: what each amount is called, and which three fit together."""
 
+# ruff: noqa: E501 - the words stand in rows
+
 from __future__ import annotations
 
 import itertools
@@ -37,11 +39,11 @@ _TOTAL = (
     r"factuurbedrag|factuurtotaal|gesamt|gesamtbetrag|gesamtsumme|gesamtpreis|rechnungs(?:gesamt)?betrag|"
     r"rechnungssumme|rechnungsendbetrag|rechnungstotal|endbetrag|endsumme|endpreis|summe|gutschriftsbetrag|"
     r"montant|amount|bedrag|betrag|betrag von|somme|sum|price|totalbetrag|gutschriftbetrag|"
-    r"tegoed|creditbedrag)(?![a-z])"
+    r"tegoed|creditbedrag|auszahlungsbetrag|auszahlung|uit te betalen)(?![a-z])"
 )
 _DUE = (
     r"(?<![a-z])(?:(?:amount |balance |total |payment |net )?due|(?:amount |total |balance )?payable|"
-    r"to pay|please pay|you owe|zu zahlen(?:der betrag|de summe)?|zu zahlender|zahlbetrag|zahlbar|"
+    r"to pay|please pay|you owe|zu zahlen(?:der betrag|de summe)?|zu zahlender|zahlbetrag|zahlbar|offen|"
     r"zu uberweisen(?:der betrag)?|offener betrag|zu begleichen|(?:nog )?te betalen|te voldoen|"
     r"openstaand(?: bedrag)?|verschuldigd(?: bedrag)?|a payer|a regler|net a payer|solde|"
     r"(?:montant|total|somme)(?: total)?(?: ttc)? due?s?(?= *(?:[:(€]|eur|$))|"
@@ -98,7 +100,7 @@ class Candidate:
         return self.amount.value
 
 
-def classify(label: str) -> list[tuple[str, float]]:
+def classify(label: str) -> list[tuple[str, float]]:  # noqa: PLR0911 - a rule, a return
     """What a label calls its amount, and how clearly; nothing where it is no amount of ours."""
     label = _INCLUDED.sub(" ", label)
     if _NOT_MONEY.search(label) or _TAX_ID.search(label):
@@ -164,7 +166,8 @@ def _group(line: Line, label: str, members: list[tuple[Amount, bool]]) -> Iterat
     for kind, score in kinds:
         for index, (amount, is_base) in enumerate(members):
             later = len(members) - 1 - index
-            yield _candidate(kind, score - 0.12 * later, amount, line, label, is_base)
+            score_here = score - 0.12 * later
+            yield _candidate(kind, score_here, amount, line, label=label, is_base=is_base)
     if kinds and kinds[0][0] == TOTAL and len(members) == 3:
         # The last row of a table with a column each for net, tax and gross.
         net, tax, total = (amount for amount, _ in members)
@@ -174,7 +177,7 @@ def _group(line: Line, label: str, members: list[tuple[Amount, bool]]) -> Iterat
 
 
 def _candidate(
-    kind: str, score: float, amount: Amount, line: Line, label: str, is_base: bool
+    kind: str, score: float, amount: Amount, line: Line, *, label: str, is_base: bool
 ) -> Candidate:
     rate = _RATE.search(label)
     cell = line.cell_at(amount.start)

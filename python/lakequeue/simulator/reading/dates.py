@@ -127,23 +127,27 @@ def choose_order(found: Iterable[tuple[DateFound, DateFound]], days: int | None)
 def _from_match(
     match: re.Match[str], day_first: bool
 ) -> tuple[datetime.date | None, datetime.date | None]:
+    """The date, and the other reading where day and month could be meant either way."""
     groups = match.groupdict()
+    if "a" in groups:
+        return _by_order(groups, day_first)
     if not groups:
-        year, month, day = map(int, match.groups())
-        return _date(year, month, day), None
-    year = _year(groups["y"])
-    if groups.get("name"):
-        return _date(year, MONTH_NUMBERS[groups["name"]], int(groups["d"])), None
-    if groups.get("m"):
-        return _date(year, int(groups["m"]), int(groups["d"])), None
-    first, second = int(groups["a"]), int(groups["b"])
+        year, month, day = match.groups()
+        return _date(int(year), int(month), int(day)), None
+    name = groups.get("name")
+    month_number = MONTH_NUMBERS[name] if name else int(groups["m"])
+    return _date(_year(groups["y"]), month_number, int(groups["d"])), None
+
+
+def _by_order(
+    groups: dict[str, str], day_first: bool
+) -> tuple[datetime.date | None, datetime.date | None]:
+    first, second, year = int(groups["a"]), int(groups["b"]), _year(groups["y"])
     as_day_first, as_month_first = _date(year, second, first), _date(year, first, second)
-    if groups["sep"] == ".":
+    if groups["sep"] == "." or first == second:
         return as_day_first, None
     if as_day_first is None or as_month_first is None:
         return as_day_first or as_month_first, None
-    if as_day_first == as_month_first:
-        return as_day_first, None
     return (as_day_first, as_month_first) if day_first else (as_month_first, as_day_first)
 
 

@@ -1,5 +1,7 @@
 """Numbers with a shape of their own: IBAN, BIC, VAT registration."""
 
+# ruff: noqa: E501 - the words stand in rows
+
 from __future__ import annotations
 
 import re

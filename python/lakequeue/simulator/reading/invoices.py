@@ -1,5 +1,7 @@
 """Fields of invoices, credit notes, receipts and their kin."""
 
+# ruff: noqa: E501, RUF001 - the words stand in rows, signs as documents have them
+
 from __future__ import annotations
 
 import datetime
@@ -19,7 +21,7 @@ from lakequeue.simulator.reading.labels import Label, find_labels, is_table_head
 from lakequeue.simulator.reading.spots import SAME_CELL, Spot, spots
 from lakequeue.simulator.reading.text import Document, Found
 
-_TOKEN = r"[A-Za-z0-9][A-Za-z0-9_/\-.]*"
+_WORD = r"[A-Za-z0-9][A-Za-z0-9_/\-.]*"
 _NUMBER_WORDS = re.compile(
     r"(?:vom|du|dated|of|d\.?d\.?|date|datum|seite|page|pagina|le|am|den|from|van|due|customer|kunden\w*|"
     r"klant\w*|client|invoice|rechnung\w*|factuur\w*|facture|order|total|totaal|amount)\b",
@@ -300,12 +302,12 @@ def code_in(text: str, generous: bool) -> str | None:
     if dates:
         text = text[: dates[0].start].rstrip(" ,(/-")
     text = re.split(r"[,;()]|\s[-–/|]\s", text, maxsplit=1)[0]
-    tokens = re.findall(_TOKEN + r"|\S+", text)
+    tokens = re.findall(_WORD + r"|\S+", text)
     if not tokens or re.search(r"[€$£%@]", text):
         return None
     value: list[str] = []
     for token in tokens[:4]:
-        if not re.fullmatch(_TOKEN, token):
+        if not re.fullmatch(_WORD, token):
             break
         has_digit = any(character.isdigit() for character in token)
         if not has_digit and (value or not re.fullmatch(r"[A-Z]{1,6}[.\-/]?", token)):

@@ -4,6 +4,8 @@ Patterns are matched against folded text: lower case, no accents. Each label has
 strength; a kind that starts with "not_" claims its value so that no other label takes it.
 """
 
+# ruff: noqa: E501 - the words stand in rows
+
 from __future__ import annotations
 
 import re
@@ -32,7 +34,7 @@ _LABELS: tuple[tuple[str, float, str], ...] = (
     ("number", 0.95, rf"(?:credit ?nota|nota|bon|kassabon|document){_SEP}{_NO}"),
     ("number", 0.97, rf"(?:{_NO} (?:de |du |d')?(?:la )?(?:facture|l'avoir|avoir|recu|piece))"),
     ("number", 0.97, rf"facture{_SEP}(?:proforma )?{_NO}"),
-    ("number", 0.95, rf"(?:avoir|recu|note de credit|piece){_SEP}{_NO}"),
+    ("number", 0.95, rf"(?:avoir|recu|note de credit|piece|note d'honoraires){_SEP}{_NO}"),
     ("number", 0.9, r"(?:ref(?:erence)?\.? (?:de )?(?:la )?facture|invoice ref(?:erence)?)"),
     ("number", 0.85, rf"(?:document|statement|voucher|transaction){_SEP}{_NO}"),
     (
@@ -99,7 +101,11 @@ _LABELS: tuple[tuple[str, float, str], ...] = (
         r"zahlungsfrist|zahlung bis(?: zum)?|zahlungstermin|bis spatestens(?: zum)?|"
         r"zahlungsfallig)",
     ),
-    ("due_date", 0.97, r"(?:verval(?:datum|dag)|uiterste betaal ?datum|uiterlijke betaal ?datum)"),
+    (
+        "due_date",
+        0.97,
+        r"(?:verval(?:datum|dag|t op|t)|uiterste betaal ?datum|uiterlijke betaal ?datum)",
+    ),
     (
         "due_date",
         0.9,
@@ -357,7 +363,9 @@ def _labels_of(line: Line) -> list[Label]:
 def _is_code(label: Label) -> bool:
     """Whether a label in capitals with a digit right behind it is a code, such as CUSTREF123."""
     text = label.line.text[label.start : label.end]
-    return label.line.text[label.end : label.end + 1].isdigit() and text.isalpha() and text.isupper()
+    return (
+        label.line.text[label.end : label.end + 1].isdigit() and text.isalpha() and text.isupper()
+    )
 
 
 def _stands_alone(label: Label) -> bool:

@@ -1,5 +1,7 @@
 """Amounts as people write them: 1.234,56 and 1,234.56 and 1 234,56 and 1'234.56, signs, codes."""
 
+# ruff: noqa: RUF001 - signs as documents have them
+
 from __future__ import annotations
 
 import re
@@ -100,8 +102,7 @@ def find_amounts(text: str) -> list[Amount]:
         if value is None:
             continue
         negative = bool(
-            (match["sign"]
-            and match["sign"].strip() in "-−–")
+            (match["sign"] and match["sign"].strip() in "-−–")
             or match["sign2"]
             or match["after_sign"]
             or match["credit"]

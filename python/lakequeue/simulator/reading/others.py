@@ -1,5 +1,7 @@
 """Fields of documents that are no invoices: title, date, parties, headings."""
 
+# ruff: noqa: E501, RUF001 - the words stand in rows, signs as documents have them
+
 from __future__ import annotations
 
 import re
@@ -193,5 +195,3 @@ def _squeezed(line: Line) -> str:
 
 def _clean(text: str) -> str:
     return text.strip(" \t\n,;:-–\"'“”„")
-
-

@@ -1,5 +1,7 @@
 """Who sent a document and who received it."""
 
+# ruff: noqa: E501, RUF001 - the words stand in rows, signs as documents have them
+
 from __future__ import annotations
 
 import re
@@ -47,8 +49,10 @@ _STREET = re.compile(
     r"switzerland|osterreich|austria|united (?:kingdom|states)|usa|uk|england|luxembourg|espana|italia)\W*$"
 )
 _POSTAL = re.compile(r"\W*(?:[a-z]{1,2}-)?\d{4,5}(?: ?[a-z]{2})? [a-z]")
-_SENTENCE = re.compile(r"[^\W\d]{4,}\.$|(?:\S+ ){4,}\S+\.$")
+_SENTENCE = re.compile(r"[^\W\d]{4,}\.$|(?:\S+ ){5,}\S+\.$|(?:[^\W\d]{2,} ){3,}[^\W\d]{3,}\.$")
 _LONGEST_NAME = 90
+_SALUTATION = re.compile(r"(?:herrn?|frau|mr|mrs|ms|monsieur|madame|m|mme|de heer|mevrouw)\.?")
+_SLACK = 2
 _MOST_WORDS = 8
 _MOST_DIGITS = 4
 _SENDER_LINE = re.compile(r"\s+[-–—·•|*]\s+|\s*[·•|]\s*|,\s+(?=\D*\d)")
@@ -115,18 +119,14 @@ def find_issuer(
             found = _name_at(document, label, others)
             if found and not _same(found, customer):
                 return found
-    taken = {label.cell.text for label in labels if label.at_start and label.kind != "issuer"}
+    taken = {label.cell.text for label in labels if label.at_start}
     first = [line for line in document.lines if line.page == document.first_page]
     table = next((at for at, line in enumerate(first) if is_table_heading(line)), len(first))
     head, rest = first[: min(14, table)], first[table:]
     candidates: list[tuple[float, Found]] = []
     repeated = document.folded
-    for order, (line, cell) in enumerate((line, cell) for line in head for cell in line.cells):
-        if (
-            cell.text in taken
-            or not looks_like_name(cell)
-            or _below_customer(document, cell, labels)
-        ):
+    for order, cell in enumerate(cell for line in head for cell in line.cells):
+        if cell.text in taken or not looks_like_name(cell) or _below_customer(cell, labels):
             continue
         name = clean_name(cell.text)
         if not name or _same(Found(name, 0, 1), customer):
@@ -136,7 +136,9 @@ def find_issuer(
         score += 0.08 if repeated.count(cell.folded.strip()) > 1 else 0.0
         score += 0.1 if _SENDER_LINE.search(cell.text) and re.search(r"\d{4}", cell.text) else 0.0
         score += 0.06 if _domain_matches(name, document) else 0.0
-        candidates.append((score, Found(name, round(min(0.93, max(0.2, score)), 2), line.page)))
+        candidates.append(
+            (score, Found(name, round(min(0.93, max(0.2, score)), 2), cell.line.page))
+        )
     for line in rest[-12:]:
         for cell in line.cells:
             if COMPANY.search(cell.text) and looks_like_name(cell):
@@ -178,6 +180,8 @@ def find_addressee(document: Document, issuer: Found | None) -> Found | None:
             if _is_sender_line(cell) or _starts_inside_block(document, cell):
                 continue
             block = _block_below(document, cell)
+            if _addressed(document, cell):
+                return Found(clean_name(cell.text), 0.6, line.page)
             if any(_STREET.search(other.folded) for other in block) and not any(
                 _same(Found(clean_name(other.text), 0, 1), issuer) for other in block
             ):
@@ -213,7 +217,7 @@ def _heads_column(document: Document, label: Label) -> bool:
     )
 
 
-def _below_customer(document: Document, cell: Cell, labels: list[Label]) -> bool:
+def _below_customer(cell: Cell, labels: list[Label]) -> bool:
     """Whether a cell is part of the block below a customer's or delivery's label."""
     for label in labels:
         if label.kind not in ("customer", "not_customer") or not label.at_start:
@@ -246,9 +250,16 @@ def _starts_inside_block(document: Document, cell: Cell) -> bool:
         return False
     above = next(document.above(cell.line, 1), None)
     return above is not None and any(
-        abs(other.start - cell.start) <= 2
-        and looks_like_name(other)
-        and not _is_sender_line(other)
+        abs(other.start - cell.start) <= 2 and looks_like_name(other) and not _is_sender_line(other)
+        for other in above.cells
+    )
+
+
+def _addressed(document: Document, cell: Cell) -> bool:
+    """Whether the line above is how an address begins: Herrn, Frau, Monsieur."""
+    above = next(document.above(cell.line, 1), None)
+    return above is not None and any(
+        abs(other.start - cell.start) <= _SLACK and _SALUTATION.fullmatch(other.folded)
         for other in above.cells
     )
 

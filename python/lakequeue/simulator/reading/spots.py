@@ -1,5 +1,7 @@
 """Where the value of a label can stand: behind it, in the cells to its right, or below it."""
 
+# ruff: noqa: RUF001 - signs as documents have them
+
 from __future__ import annotations
 
 import re
@@ -37,14 +39,14 @@ def spots(document: Document, label: Label, labels_of_line: list[Label]) -> Iter
     line, cell = label.line, label.cell
     limit = len(line.text)
     end_of_labels = label.end
-    for other in labels_of_line:
-        if other.start < label.end:
+    for following in labels_of_line:
+        if following.start < label.end:
             continue
         # "Rechnungsdatum/Lieferdatum" is one label with two names.
-        if line.text[end_of_labels : other.start].strip() not in ("/", "&", "+"):
-            limit = other.start
+        if line.text[end_of_labels : following.start].strip() not in ("/", "&", "+"):
+            limit = following.start
             break
-        end_of_labels = other.end
+        end_of_labels = following.end
     end = min(cell.end, limit)
     start = _skip(line.text, end_of_labels, end)
     if start < end:

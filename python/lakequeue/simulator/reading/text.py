@@ -1,5 +1,7 @@
 """Page text as lines of cells: a cell is text without two spaces in a row."""
 
+# ruff: noqa: RUF001 - signs as documents have them
+
 from __future__ import annotations
 
 import re
@@ -7,6 +9,9 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+
+_LONGEST_LINE = 500
+"""Longer lines are no lines of a page; searching them would take long."""
 
 _CELL = re.compile(r"[^\s|]+(?: [^\s|]+)*")
 
@@ -95,10 +100,12 @@ class Document:
         for page, text in pages:
             blanks = 0
             for raw in text.replace("\u00a0", " ").replace("\u202f", " ").split("\n"):
-                if not _CELL.search(raw):
+                if not _CELL.search(raw[:_LONGEST_LINE]):
                     blanks += 1
                     continue
-                lines.append(Line(raw.replace("\t", "    "), page, len(lines), blanks))
+                lines.append(
+                    Line(raw[:_LONGEST_LINE].replace("\t", "    "), page, len(lines), blanks)
+                )
                 blanks = 0
         return cls(lines, len({page for page, _ in pages}))
 
