@@ -5,12 +5,13 @@
 -- how: failed, expired, rate_limited or cancelled (its agent or somebody at the relay stopped it, asked for here or not:
 -- the task is cancelled); its run is taken to have ended. permanent: no second try can help.
 -- error_class, error: what went wrong; the task always shows one of them, or how the attempt ended.
--- retry_after: the wait that a rate limit asked for; more than an hour counts as an hour.
--- Returns the task as it is now. A failed or given-back attempt waits by _retry_delay; an expired one does not, since
--- that was its worker's fault; max_attempts ends a crash loop.
+-- retry_after: the wait that a rate limit asked for; more than an hour counts as an hour. given_back: its worker ended the
+-- run for reasons of its own: back to the queue at once, and no failure.
+-- Returns the task as it is now. After a failure or a rate limit it waits by _retry_delay; after an expired lease it does
+-- not, since that was its worker's fault; max_attempts ends a crash loop.
 create or replace function lakequeue._end_attempt(
   before lakequeue.tasks, attempt lakequeue.task_attempts, how lakequeue.attempt_status, permanent boolean,
-  error_class text, error text, retry_after interval)
+  error_class text, error text, retry_after interval, given_back boolean default false)
 returns lakequeue.tasks
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -28,7 +29,9 @@ begin
   select a.* into v_agent from agents a where a.id = before.agent_id;
 
   v_status := (case
-    when before.cancel_requested_at is not null or how = 'cancelled' then 'cancelled'
+    when before.cancel_requested_at is not null then 'cancelled'
+    when given_back then 'enqueued'
+    when how = 'cancelled' then 'cancelled'
     when how = 'rate_limited' and v_rate_limited > v_agent.max_rate_limited then 'failed'
     when how <> 'rate_limited' and (permanent or v_failures >= v_agent.max_attempts) then 'failed'
     else 'enqueued'
@@ -58,5 +61,5 @@ begin
 end $$;
 
 comment on function lakequeue._end_attempt(lakequeue.tasks, lakequeue.task_attempts, lakequeue.attempt_status,
-  boolean, text, text, interval) is
+  boolean, text, text, interval, boolean) is
   'Ends a running attempt in any way but success, and decides what becomes of its task.';

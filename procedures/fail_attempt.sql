@@ -1,12 +1,15 @@
 -- A worker reports that an attempt cannot go on: its submission failed, or its run is known to have ended without a
 -- word. A run that has died frees its place in every limit at once, also when its attempt was closed before.
 --
--- attempt: its id. error_class, error: what went wrong. permanent: no second try can help.
+-- attempt: its id. error_class, error: what went wrong. permanent: no second try can help. given_back: the worker ended
+-- the run itself, since it stops: the attempt is cancelled, the task back in the queue at once, and no failure counts.
+-- After a cancel request the attempt and its task are cancelled, whatever the run died of.
 -- Returns accepted, or superseded (the attempt was closed already; only the end of its run was noted).
 -- Errors: LQ404 unknown attempt; LQ422 see _clean_json.
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue.fail_attempt(
-  attempt bigint, error_class text, error json default null, permanent boolean default false)
+  attempt bigint, error_class text, error json default null, permanent boolean default false,
+  given_back boolean default false)
 returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -36,10 +39,13 @@ begin
     return 'superseded';
   end if;
   v_used := _task_usage(v_task_id);
-  v_after := _end_attempt(v_before, v_attempt, 'failed', coalesce(permanent, false), error_class, _error_text(error), null);
+  v_after := _end_attempt(
+    v_before, v_attempt,
+    (case when given_back or v_before.cancel_requested_at is not null then 'cancelled' else 'failed' end)::attempt_status,
+    coalesce(permanent, false), error_class, _error_text(error), null, coalesce(given_back, false));
   perform _note_change(v_before, v_after, v_used);
   return 'accepted';
 end $$;
 
-comment on function lakequeue.fail_attempt(bigint, text, json, boolean) is
-  'A worker reports that an attempt''s submission failed or its run died.';
+comment on function lakequeue.fail_attempt(bigint, text, json, boolean, boolean) is
+  'A worker reports that an attempt''s submission failed, its run died, or it gives the attempt back.';

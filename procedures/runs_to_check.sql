@@ -2,12 +2,13 @@
 -- were asked to cancel, and those whose attempt was superseded. Each is handed out once in 10 seconds, whoever asks, so
 -- that several workers together ask the relay no more often than one.
 --
--- worker: who asks: its own runs come first. batch_size: most runs, 1 to 1000.
+-- worker: who asks: its own runs come first. batch_size: most runs, 1 to 1000. only_own: no others, for a relay that knows
+-- none but those it started.
 -- Returns why: lease (extend the lease if it lives, fail_attempt if it is gone), cancel (stop it), lost (stop it, the
 --   task is somebody else's now; then fail_attempt, which notes its end).
 -- Errors: LQ400 batch_size out of range.
 -- Locks: the tasks of the runs in id order, skipping locked ones, then the attempts.
-create or replace function lakequeue.runs_to_check(worker text, batch_size integer default 50)
+create or replace function lakequeue.runs_to_check(worker text, batch_size integer default 50, only_own boolean default false)
 returns table (attempt_id bigint, task_id bigint, agent text, run_id bigint, run_key uuid, why text)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -45,6 +46,7 @@ begin
     )
     select d.id
     from (select p.* from processing p union all select o.* from outlived o) d
+    where not only_own or d.worker = runs_to_check.worker
     order by d.worker is distinct from runs_to_check.worker, d.due
     limit batch_size);
 
@@ -75,5 +77,5 @@ begin
     order by array_position(v_ids, a.id);
 end $$;
 
-comment on function lakequeue.runs_to_check(text, integer) is
+comment on function lakequeue.runs_to_check(text, integer, boolean) is
   'Runs to look up now: near the end of their lease, to be cancelled, or outliving their attempt.';

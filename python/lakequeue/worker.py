@@ -437,7 +437,12 @@ class Worker:
         self._submit()
         self._report_ended()
         for _ in range(ROUNDS):
-            rows = self._call("runs_to_check", worker=self.name, batch_size=CHECK_BATCH)
+            rows = self._call(
+                "runs_to_check",
+                worker=self.name,
+                batch_size=CHECK_BATCH,
+                only_own=not self._relay.outlives_worker,
+            )
             self._check(rows)
             if len(rows) < CHECK_BATCH:
                 break
@@ -453,8 +458,11 @@ class Worker:
             message = f"the run ended without a report ({how})"
             if run.tail:
                 message = f"{message}: {run.tail}"
-            stopped = self._draining and run.exit_code != 0
-            self._fail(run.attempt_id, "worker_stopped" if stopped else "run_died", message)
+            if self._draining and run.exit_code != 0:
+                # Ended by this worker: no fault of the document, so no failure of the task.
+                self._fail(run.attempt_id, "worker_stopped", message, given_back=True)
+            else:
+                self._fail(run.attempt_id, "run_died", message)
             self._ended.pop(0)
 
     def _check(self, rows: list[dict[str, Any]]) -> None:
@@ -486,13 +494,16 @@ class Worker:
             log.exception("the state of run %d cannot be read", run_id)
             return RunState.UNKNOWN
 
-    def _fail(self, attempt_id: int, error_class: str, message: str) -> None:
+    def _fail(
+        self, attempt_id: int, error_class: str, message: str, *, given_back: bool = False
+    ) -> None:
         try:
             self._call(
                 "fail_attempt",
                 attempt=attempt_id,
                 error_class=error_class,
                 error=Json({"message": message}),
+                given_back=given_back,
             )
         except LakequeueError as error:
             log.error("attempt %d cannot be closed as %s: %s", attempt_id, error_class, error)

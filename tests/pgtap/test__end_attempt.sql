@@ -106,6 +106,6 @@ select is(t.error, e.shown, 'what the task shows: ' || e.description) from error
 select is(array[a.error_class, a.error], array[left(nullif(e.class, ' '), 200), e.message], 'and the attempt: ' || e.description)
 from errors e join task_attempts a on a.id = e.attempt;
 
-select not_for('test_worker', 'select lakequeue._end_attempt(null, null, null, null, null, null, null)');
+select not_for('test_worker', 'select lakequeue._end_attempt(null, null, null, null, null, null, null, null)');
 select * from finish();
 rollback;

@@ -65,7 +65,7 @@ begin
 end $$;
 select is(pg_temp.cancelled_then(v.next), v.states, 'a request to stop, then ' || v.next)
 from (values ('success', 'completed succeeded'), ('a result', 'completed succeeded'), ('failure', 'cancelled failed'), ('permanent_failure', 'cancelled failed'),
-             ('rate_limited', 'cancelled rate_limited'), ('cancelled', 'cancelled cancelled'), ('expiry', 'cancelled expired'), ('a dead run', 'cancelled failed'),
+             ('rate_limited', 'cancelled rate_limited'), ('cancelled', 'cancelled cancelled'), ('expiry', 'cancelled expired'), ('a dead run', 'cancelled cancelled'),
              ('no result', 'processing running')) v(next, states);
 
 -- It counts in every limit until then.

@@ -2,7 +2,7 @@
 -- only the end of its run is noted, which frees its place.
 begin;
 \ir scenarios.sql
-select plan(103);
+select plan(109);
 
 -- --- every situation ---------------------------------------------------------------------------------
 
@@ -12,7 +12,7 @@ select v.situation, v.answer, v.states, coalesce(v.permanent_states, v.states)
 from (values
   ('running', 'accepted', 'enqueued failed', 'failed failed'),
   ('running, lease over', 'accepted', 'enqueued failed', 'failed failed'),
-  ('running, asked to stop', 'accepted', 'cancelled failed', 'cancelled failed'),
+  ('running, asked to stop', 'accepted', 'cancelled cancelled', 'cancelled cancelled'),
   ('running, last try', 'accepted', 'failed failed', 'failed failed'),
   ('result stored', 'superseded', 'completed succeeded', null),
   ('result stored, run presumed dead', 'superseded', 'completed succeeded', null),
@@ -82,6 +82,18 @@ select task_is(task_of(:bare), '{"status": "enqueued", "error": "failed"}', 'it 
 select start() as wordy \gset
 select is(fail_attempt(:wordy, repeat('x', 5000), to_json(repeat('y', 50000)), true), 'accepted', 'long words are cut');
 select attempt_is(:wordy, jsonb_build_object('error_class', repeat('x', 200), 'error', repeat('y', 4000)), 'to what can be stored');
+
+-- --- given back: the worker stops, and ended the run itself ---
+
+select new_task(1) as given \gset
+select claim_again(:given) as back \gset
+select is(fail_attempt(:back, 'worker_stopped', '"bye"', given_back => true), 'accepted', 'a worker gives back what it ended itself');
+select is(states(:back), 'enqueued cancelled', 'the task is in the queue again, even on its last try');
+select task_is(:given, '{"failures": 0, "rate_limited": 0, "retry_at": null, "attempt_count": 1}', 'at once, and nothing counts');
+select is(fail_attempt(:back, 'worker_stopped', '"bye"', given_back => true), 'superseded', 'once');
+select attempt_in('running, asked to stop') as asked \gset
+select is(fail_attempt(:asked, 'worker_stopped', given_back => true), 'accepted', 'after a request to cancel');
+select is(states(:asked), 'cancelled cancelled', 'it is cancelled instead');
 
 -- --- a crash loop ends (rule 7) --------------------------------------------------------------------------
 
