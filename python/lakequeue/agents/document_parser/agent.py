@@ -306,7 +306,9 @@ class _Run:
             reason = TERMINATED if answer == EXTENDED else answer
         log.info("task %s: stopped: %s", self.task.task_id, reason)
         if reason == TERMINATED:
-            return self._failed(_Failure("failure", "terminated", "The run was told to end."))
+            # Whoever ended the run knows why, and says so: a worker that stops gives the attempt
+            # back, and a run that just ends is found out. The usage went with the heartbeat.
+            return 128 + signal.SIGTERM
         if reason == CANCEL:
             self._record("cancelled")
         elif reason == LOST:
