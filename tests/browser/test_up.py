@@ -139,6 +139,7 @@ def test_twenty_files_with_a_broken_one(up: Up, page: Page, tmp_path: Path) -> N
     )
 
     # The agents confirmed by the webhook; each task was counted once.
+    assert up.json("/api/health")["reports_received"] == 19
     number = batch.rsplit("/", 1)[1]
     found = up.json(f"/api/extractions/{number}")
     assert all(row["attempts"] == 1 for row in found["documents"][:19])
@@ -154,6 +155,7 @@ def test_the_same_files_again_cost_nothing_and_work_without_scripts(
     page = context.new_page()
     page.goto(f"{up.address}/upload")
     page.set_input_files("#documents", twenty_files(tmp_path)[:3])
+    page.fill("input[name=customer]", "ACME & Sons")
     page.click("#send")
     page.wait_for_url("**/extractions/*")
     assert page.locator("#done").text_content() == "3 of 3 documents done"

@@ -141,7 +141,7 @@ class Queue:
 
     def statuses(self) -> dict[str, int]:
         rows = self.database.query("select status::text, count(*) from lakequeue.tasks group by 1")
-        return dict(rows)  # type: ignore[arg-type]
+        return dict(rows)
 
 
 def token_of(client: FlaskClient) -> str:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from lakequeue.worker import Worker
 
 WEB_STOP_SECONDS = 13.0
+DRAIN_SECONDS = 3.0
+"""Documents under way have this long to be finished; everything has to be gone after 15."""
 
 
 @click.command("up")
@@ -78,6 +80,7 @@ def command(
             store.get(),
             forkserver,
             jobs=jobs,
+            drain_seconds=DRAIN_SECONDS,
             callback_url=f"{url}/api/callbacks",
         )
         with _working(worker, stop) as trouble:

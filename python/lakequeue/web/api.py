@@ -137,6 +137,7 @@ def health() -> ResponseReturnValue:
     found: dict[str, Any] = {
         "version": __version__,
         "streams": hub.streams,
+        "reports_received": views.web().tally.reports,
         "listening": hub.listening,
         "database_seen_seconds_ago": hub.seen_seconds_ago,
     }

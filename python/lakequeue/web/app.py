@@ -60,6 +60,7 @@ class Web:
     reads: Reads
     uploads: Inspector
     pictures: Inspector
+    tally: callbacks.Tally
 
     def close(self) -> None:
         """Release everything."""
@@ -110,6 +111,7 @@ def create_app(options: Options) -> Flask:
         reads=Reads(options.conninfo, lambda: hub.version),
         uploads=Inspector(),
         pictures=Inspector(),
+        tally=callbacks.Tally(),
     )
     _teach_templates(app)
     app.before_request(_check_request)

@@ -8,6 +8,7 @@ report that comes again is answered like the first and changes nothing.
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 from flask import Blueprint, Response, current_app, jsonify, request
@@ -41,6 +42,19 @@ _INTEGERS = ("attempt", "input_tokens", "output_tokens", "cached_tokens", "run_i
 _NUMBERS = ("confidence", "llm_cost")
 _TEXTS = ("token", "outcome", "error_class", "trace_id")
 _LARGEST = 2**63 - 1
+
+
+class Tally:
+    """Counts what has come in since the process started."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self.reports = 0
+
+    def add(self, reports: int) -> None:
+        """Count some more."""
+        with self._guard:
+            self.reports += reports
 
 
 class BadReport(ValueError):
@@ -85,11 +99,10 @@ def receive() -> Response:
             str(problem),
             'Example: {"attempt": 1, "token": "…", "outcome": "success", "result": {}}.',
         )
-    reads = current_app.extensions["lakequeue"].reads
-    return jsonify(
-        attempt=parameters["attempt"],
-        answer=reads.one("record_callback", **parameters)["record_callback"],
-    )
+    web = current_app.extensions["lakequeue"]
+    said = web.reads.one("record_callback", **parameters)["record_callback"]
+    web.tally.add(1)
+    return jsonify(attempt=parameters["attempt"], answer=said)
 
 
 def _parse(data: bytes) -> Any:
@@ -156,8 +169,9 @@ def _many(reports: list[Any]) -> Response:
     for report in reports:
         if isinstance(report.get("retry_after"), int | float):
             report["retry_after"] = f"{report['retry_after']} seconds"
-    reads = current_app.extensions["lakequeue"].reads
-    rows = reads.call("record_callbacks", callbacks=Json(reports))
+    web = current_app.extensions["lakequeue"]
+    rows = web.reads.call("record_callbacks", callbacks=Json(reports))
+    web.tally.add(len(rows))
     return jsonify(
         [
             {
