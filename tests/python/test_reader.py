@@ -216,6 +216,7 @@ def test_memory_is_bounded_while_a_page_is_read() -> None:
     assert len(bytearray(256 * 1024**2)) > 0  # The limit is lifted again.
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_bomb_of_compressed_text_is_survived(tmp_path: Path) -> None:
     content = b"BT /F 9 Tf 9 9 Td " + b"(aaaaaaaaaaaaaaaaaaaaaaaa) Tj " * 400_000 + b"ET"
     path = tmp_path / "bomb.pdf"
