@@ -43,7 +43,7 @@ begin
   for v_row in
     select c.number::integer as number, c.value, a.task_id
     from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
-    left join task_attempts a on a.id = v_attempts[c.number]
+    left join lateral (select x.task_id from task_attempts x where x.id = v_attempts[c.number] limit 1) a on true
     order by a.task_id nulls last, c.number
   loop
     begin
