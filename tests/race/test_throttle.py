@@ -95,7 +95,7 @@ def test_many_workers_fill_a_limit_and_never_exceed_it(database: Database, limit
     assert_sound(database)
 
 
-@pytest.mark.parametrize("limits", ["agent", "endpoint", "both"])
+@pytest.mark.parametrize("limits", ["agent", "both"])
 def test_limits_hold_while_tasks_come_and_go(database: Database, limits: str) -> None:
     first, second, shared, _places = LIMITS[limits]
     two_agents(database, first | {"retry_base": "0 seconds"}, second)
@@ -139,8 +139,8 @@ def test_unlimited_workers_share_all_tasks_and_none_gets_one_twice(database: Dat
 def test_tasks_go_out_in_order_of_priority_to_whoever_asks(database: Database) -> None:
     """Under a limit claims are serial, so the order of the claims is rule 2's, over all workers."""
     configure(database, max_concurrent_tasks=1000)
-    for number in range(60):
-        enqueue(database, 1, priority=number * 7 % 10)
+    for priority in (5, 0, 9, 4, 5, 1):
+        enqueue(database, 10, priority=priority)
 
     def take(connection: Connection) -> None:
         while dequeue(connection, "w", batch_size=2):
@@ -163,7 +163,7 @@ def test_eight_workers_get_shares_within_a_factor_of_two(database: Database) -> 
 
     def work(connection: Connection) -> int:
         done, last = 0, time.monotonic()
-        deadline = last + 3
+        deadline = last + 2
         while time.monotonic() < deadline:
             rows = call(connection, "dequeue_tasks", worker="w", batch_size=1)
             if rows and rows[0]["outcome"] == "claimed":
@@ -217,31 +217,6 @@ def test_who_waited_counts_after_the_lock(database: Database) -> None:
         assert outcome.result() == [] or outcome.result()[0]["outcome"] in ("busy", "claimed")
         assert_sound(database)
     assert database.value("select count(*) from lakequeue.task_attempts") == 1
-
-
-def test_unlimited_dequeues_do_not_wait_for_each_other(database: Database) -> None:
-    configure(database)
-    enqueue(database, 4)
-    with holding(database, "test_worker") as first:
-        assert len(call(first, "dequeue_tasks", worker="v", batch_size=2)) == 2
-        started = time.monotonic()
-        assert len(dequeue(database.connect("test_worker"), batch_size=4)) == 2
-        assert time.monotonic() - started < 0.2
-
-
-def test_a_busy_endpoint_does_not_hold_up_another_one(database: Database) -> None:
-    for agent in ("a", "b"):
-        configure(database, agent, max_concurrent_tasks=1)
-        enqueue(database, 1, agent)
-    connection = database.connect("test_worker")
-    with holding(database, "test_worker") as first:
-        assert len(call(first, "dequeue_tasks", worker="v", agents=["a"])) == 1
-        started = time.monotonic()
-        (row,) = call(connection, "dequeue_tasks", worker="w")
-        assert row["agent"] == "b"
-        assert time.monotonic() - started < 0.2
-        first.rollback()
-    assert claim(database)["agent"] == "a"
 
 
 # --- limits that change meanwhile -------------------------------------------------------------
@@ -349,8 +324,7 @@ def test_an_agent_that_two_operators_move_keeps_its_own_limit(database: Database
     assert_sound(database)
 
 
-@pytest.mark.parametrize("attempt", range(2))
-def test_limits_hold_while_agents_move(database: Database, attempt: int) -> None:
+def test_limits_hold_while_agents_move(database: Database) -> None:
     two_agents(
         database,
         {"model_endpoint": "one", "max_concurrent_tasks": 3},
@@ -362,13 +336,13 @@ def test_limits_hold_while_agents_move(database: Database, attempt: int) -> None
         enqueue(database, 200, agent)
 
     def work(connection: Connection) -> None:
-        for _ in repeated(2):
+        for _ in repeated(1.5):
             for row in dequeue(connection, "w", batch_size=3):
                 report(connection, row, "success", result=RESULT)
 
     def move(connection: Connection) -> None:
-        for number in repeated(2):
-            endpoint = ("one", "two", "three")[(number + attempt) % 3]
+        for number in repeated(1.5):
+            endpoint = ("one", "two", "three")[number % 3]
             agent = "ab"[number // 2 % 2]
             call(connection, "configure_agent", agent=agent, model_endpoint=endpoint)
 
@@ -378,25 +352,6 @@ def test_limits_hold_while_agents_move(database: Database, attempt: int) -> None
 
 
 # --- who else is at the queue -----------------------------------------------------------------
-
-
-def test_a_dequeue_does_not_wait_for_an_open_enqueue(database: Database) -> None:
-    configure(database)
-    (ready,) = enqueue(database, 1, priority=1)
-    with holding(database, "test_app") as app:
-        call(app, "enqueue_task", agent="parser", document_path="/urgent.pdf", priority=9)
-        assert [row["task_id"] for row in dequeue(database.connect("test_worker"))] == [ready]
-    assert claim(database)["document_path"] == "/urgent.pdf"
-
-
-def test_a_dequeue_passes_over_a_task_that_is_being_cancelled(database: Database) -> None:
-    configure(database)
-    first, second = enqueue(database, 2)
-    with holding(database, "test_operator") as operator:
-        call(operator, "cancel_task", task=first)
-        assert claim(database)["task_id"] == second
-        operator.rollback()
-    assert claim(database)["task_id"] == first
 
 
 def test_a_cancel_that_waited_for_a_dequeue_asks_the_run_to_stop(database: Database) -> None:

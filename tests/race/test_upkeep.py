@@ -38,7 +38,7 @@ def kill(database: Database, worker: str) -> None:
 
 def test_an_attempt_is_adopted_once(database: Database) -> None:
     configure(database)
-    for number in repeated(3):
+    for number in repeated(1.5):
         worker = f"dead-{number}"
         with holding(database, "test_worker") as connection:
             call(connection, "worker_heartbeat", worker=worker)
@@ -198,7 +198,7 @@ def test_rollups_are_exact_while_everything_moves(database: Database, folders: i
     enqueue(database, 60)
 
     def work(connection: Connection, worker: str) -> None:
-        for number in repeated(2.5):
+        for number in repeated(1.5):
             call(connection, "sweep_leases")
             for row in dequeue(connection, worker, batch_size=3):
                 outcome = ("success", "failure", "rate_limited", "success")[number % 4]
@@ -214,12 +214,12 @@ def test_rollups_are_exact_while_everything_moves(database: Database, folders: i
             enqueue(database, 2)
 
     def fold(connection: Connection, _worker: str) -> None:
-        for _ in repeated(2.5):
+        for _ in repeated(1.5):
             answer(connection, "fold_rollups", batch_size=7)
 
     with watching(database) as watch:
         actions = [
-            lambda c, n=n, do=do: do(c, f"w{n}")  # type: ignore[misc]
+            lambda c, n=n, do=do: do(c, f"w{n}")
             for n, do in enumerate([work] * 3 + [fold] * folders)
         ]
         for outcome in together(database, actions):
