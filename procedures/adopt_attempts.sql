@@ -36,7 +36,8 @@ begin
         select p.id
         from agents g
         join tasks p on p.agent_id = g.id and p.status = 'processing'
-        join task_attempts a on a.task_id = p.id and a.status = 'running'
+        cross join lateral (  -- LIMIT keeps it a probe per task, whatever the statistics say
+          select r.run_id, r.started_at from task_attempts r where r.task_id = p.id and r.status = 'running' limit 1) a
         left join workers w on w.name = p.locked_by
         where a.run_id is null
           and p.locked_by <> adopt_attempts.worker
