@@ -85,11 +85,6 @@ def task(key: int) -> str:
     views.clock()
     detail = views.task(key)
     result = detail["result"]
-    fields = views.fields_of(result)
-    ordered = sorted(
-        fields.items(),
-        key=lambda item: (item[1]["confidence"] is not None, item[1]["confidence"] or 0.0),
-    )
     page_texts = views.page_texts(result)
     try:
         find_document(detail["task"]["document_path"], views.web().options.document_roots)
@@ -106,7 +101,7 @@ def task(key: int) -> str:
         confidence=detail["confidence"],
         result=result,
         known=views.described(result),
-        fields=ordered if any(field["low"] for field in fields.values()) else fields.items(),
+        fields=views.unsure_first(views.fields_of(result)),
         page_texts=page_texts,
         no_text=bool(page_texts) and not any(page["text"] for page in page_texts),
         pages=pages,

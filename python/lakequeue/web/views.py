@@ -179,6 +179,14 @@ def columns(rows: Iterable[dict[str, Any]]) -> list[str]:
     return first + sorted(names.difference(first))
 
 
+def unsure_first(fields: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """The fields with a low confidence, the lowest first; then the others in their usual order."""
+    low = [name for name, field in fields.items() if field["low"]]
+    low.sort(key=lambda name: float(fields[name]["confidence"]))
+    usual = columns([{"fields": fields}])
+    return [(name, fields[name]) for name in low + [name for name in usual if name not in low]]
+
+
 def numeric_columns(rows: list[dict[str, Any]]) -> set[str]:
     """The fields that have numbers, in every document that has them at all."""
     numeric: dict[str, bool] = {}
