@@ -79,7 +79,7 @@ def twenty_files(folder: Path) -> list[str]:
         path.write_bytes(original.read_bytes() + f"\n% copy {number}\n".encode())
         files.append(str(path))
     broken = folder / "19-broken.pdf"
-    broken.write_bytes((DOCUMENTS / "broken" / "damaged.pdf").read_bytes())
+    broken.write_bytes((DOCUMENTS.with_name("documents-broken") / "damaged.pdf").read_bytes())
     return [*files, str(broken)]
 
 

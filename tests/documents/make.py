@@ -442,10 +442,10 @@ DOCUMENTS: dict[str, Maker] = {
     "nul-in-text.pdf": nul_in_text,
     "right-to-left.pdf": right_to_left,
     "scan.pdf": scan,
-    "broken/damaged.pdf": damaged,
-    "broken/empty.pdf": lambda: b"",
-    "broken/encrypted.pdf": encrypted,
-    "broken/not-a-pdf.pdf": lambda: b"Dear reader,\n\nthis is a text file with a wrong name.\n",
+    "../documents-broken/damaged.pdf": damaged,
+    "../documents-broken/empty.pdf": lambda: b"",
+    "../documents-broken/encrypted.pdf": encrypted,
+    "../documents-broken/not-a-pdf.pdf": lambda: b"Dear reader,\n\nthis is a text file with a wrong name.\n",
 }
 
 
@@ -493,10 +493,10 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "nul-in-text.pdf": {"language": "en", "page_count": 1, "fields": {"date": "2024-03-04"}},
     "right-to-left.pdf": {"language": "ar", "page_count": 1, "fields": {}},
     "scan.pdf": {"page_count": 1, "fields": {}, "confidence": 0, "notes": ["no text layer"]},
-    "broken/damaged.pdf": {"problem": "document_unreadable"},
-    "broken/empty.pdf": {"problem": "document_empty"},
-    "broken/encrypted.pdf": {"problem": "document_encrypted"},
-    "broken/not-a-pdf.pdf": {"problem": "not_a_pdf"},
+    "../documents-broken/damaged.pdf": {"problem": "document_unreadable"},
+    "../documents-broken/empty.pdf": {"problem": "document_empty"},
+    "../documents-broken/encrypted.pdf": {"problem": "document_encrypted"},
+    "../documents-broken/not-a-pdf.pdf": {"problem": "not_a_pdf"},
 }  # fmt: skip
 
 

@@ -496,11 +496,11 @@ def test_every_document_is_completed(queue: Queue, name: str) -> None:
 @pytest.mark.parametrize(
     ("document", "error_class"),
     [
-        ("broken/damaged.pdf", "document_unreadable"),
-        ("broken/empty.pdf", "document_empty"),
-        ("broken/encrypted.pdf", "document_encrypted"),
-        ("broken/not-a-pdf.pdf", "not_a_pdf"),
-        ("broken/there-is-none.pdf", "document_missing"),
+        ("../documents-broken/damaged.pdf", "document_unreadable"),
+        ("../documents-broken/empty.pdf", "document_empty"),
+        ("../documents-broken/encrypted.pdf", "document_encrypted"),
+        ("../documents-broken/not-a-pdf.pdf", "not_a_pdf"),
+        ("../documents-broken/there-is-none.pdf", "document_missing"),
     ],
 )
 def test_what_cannot_be_read_fails_at_once(queue: Queue, document: str, error_class: str) -> None:

@@ -49,7 +49,7 @@ def batch(client: FlaskClient, response: Any) -> Any:
 
 def test_many_files_at_once(queue: Queue, client: FlaskClient, tmp_path: Path) -> None:
     """Each stands on its batch page: parsed, refused with its reason, or known already."""
-    encrypted = next((DOCUMENTS / "broken").glob("encrypted*")).read_bytes()
+    encrypted = next((DOCUMENTS.with_name("documents-broken")).glob("encrypted*")).read_bytes()
     response = upload(
         client,
         (pdf("invoice-en.pdf"), "first.pdf"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import sys
 import threading
 import time
@@ -435,7 +436,14 @@ class Outcome:
 
     def table(self) -> str:
         """Give one line per document; where there are no fields, the error has their place."""
-        return render(COLUMNS, [_table_row(row) for row in self.rows])
+        folder = _common_folder([row["document"] for row in self.rows])
+        return render(
+            COLUMNS,
+            [
+                _table_row(row | {"document": row["document"].removeprefix(folder)})
+                for row in self.rows
+            ],
+        )
 
     def summary(self, seconds: float) -> str:
         """Sum it up, and say where to look further."""
@@ -455,6 +463,15 @@ class Outcome:
             parts.append(f"429 from the simulator: {self.rejected}")
         where = f" --data-dir {self.folder}" if self.folder is not None else ""
         return f"\n{' · '.join(parts)}\nMore: lakequeue status{where} · lakequeue psql{where}"
+
+
+def _common_folder(documents: list[str]) -> str:
+    """The folder that all are in, with its slash: it would only push the names out of sight."""
+    try:
+        folder = os.path.commonpath([os.path.dirname(document) for document in documents])
+    except ValueError:  # none, or some absolute and some not
+        return ""
+    return folder and os.path.join(folder, "")
 
 
 def _tokens(row: dict[str, Any]) -> int:
