@@ -32,7 +32,8 @@ begin
       select a.id, a.task_id, a.worker, t.lease_expires_at as due
       from agents g
       join tasks t on t.agent_id = g.id and t.status = 'processing'
-      join task_attempts a on a.task_id = t.id and a.status = 'running'
+      cross join lateral (  -- LIMIT keeps it a probe per task, whatever the statistics say
+        select r.* from task_attempts r where r.task_id = t.id and r.status = 'running' limit 1) a
       where a.run_id is not null
         and (t.cancel_requested_at is not null or t.lease_expires_at <= v_now + g.lease_duration / 3)
         and coalesce(a.checked_at <= v_now - interval '10 seconds', true)
