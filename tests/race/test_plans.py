@@ -129,3 +129,34 @@ def test_a_dequeue_claims_no_more_than_it_was_asked(database: Database, batch_si
     assert len(dequeue(database.connect("test_worker"), batch_size=batch_size)) == batch_size
     processing = "select count(*) from lakequeue.tasks where status = 'processing'"
     assert database.value(processing) == batch_size
+
+
+def test_upkeep_reads_what_runs_once(database: Database) -> None:
+    """Not once per other run, which looked cheaper by statistics from before anything ran."""
+    runs = 200
+    configure(database)
+    fill(database, "completed")
+    analyze(database)
+    enqueue(database, runs)
+    worker = database.connect("test_worker")
+    claimed = [row["attempt_id"] for row in dequeue(worker, batch_size=runs)]
+    half = claimed[::2]
+    call(worker, "record_runs", attempts=half, run_ids=half)
+    database.query(
+        """update lakequeue.tasks set lease_expires_at = now() + interval '1 minute'
+            where status = 'processing'"""
+    )
+    for function, arguments in (
+        ("adopt_attempts", {"worker": "v"}),
+        ("runs_to_check", {"worker": "v"}),
+        ("sweep_leases", {}),
+        ("agent_status", {}),
+    ):
+        owner = database.connect()
+        flush(worker)
+        flush(owner)
+        before = rows_read(database)
+        call(owner, function, **arguments)
+        flush(owner)
+        owner.close()
+        assert rows_read(database) - before < 10 * runs, function
