@@ -36,8 +36,7 @@ port_option = click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=default_port,
-    show_default=str(DEFAULT_PORT),
-    help="Port to listen on; 0 takes any free one.",
+    help=f"Port to listen on; 0 takes any free one (default {DEFAULT_PORT}).",
 )
 data_dir_option = click.option(
     "--data-dir",
