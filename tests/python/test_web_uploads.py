@@ -144,6 +144,8 @@ def test_a_write_needs_a_form_of_our_own(queue: Queue, client: FlaskClient, tmp_
     assert left_over(tmp_path) == []
     again = token_of(client)
     assert send(again, Origin="http://localhost", **{"Sec-Fetch-Site": "same-origin"}) == 303
+    proxied = {"Sec-Fetch-Site": "same-origin", "Origin": "https://apps.example"}
+    assert send(again, **proxied) == 303, "behind a proxy our own host may be another one"
 
 
 def test_too_large_a_file_is_refused_and_the_others_are_not(queue: Queue, tmp_path: Path) -> None:
