@@ -445,7 +445,9 @@ DOCUMENTS: dict[str, Maker] = {
     "../documents-broken/damaged.pdf": damaged,
     "../documents-broken/empty.pdf": lambda: b"",
     "../documents-broken/encrypted.pdf": encrypted,
-    "../documents-broken/not-a-pdf.pdf": lambda: b"Dear reader,\n\nthis is a text file with a wrong name.\n",
+    "../documents-broken/not-a-pdf.pdf": lambda: (
+        b"Dear reader,\n\nthis is a text file with a wrong name.\n"
+    ),
 }
 
 

@@ -369,7 +369,7 @@ def test_long_paths_have_their_socket_elsewhere(fresh: Path, made_once: Path) ->
     shutil.copytree(made_once, deep, symlinks=True)
     with embedded.server(deep) as server:
         assert _answers(server.conninfo())
-        socket = Path(psycopg.conninfo.conninfo_to_dict(server.conninfo())["host"])
+        socket = Path(str(psycopg.conninfo.conninfo_to_dict(server.conninfo())["host"]))
         assert not socket.is_relative_to(fresh)
         assert stat.S_IMODE(socket.stat().st_mode) == 0o700
     assert not _runs(deep)

@@ -15,7 +15,7 @@ import pytest
 from lakequeue import database as lakequeue_database
 from lakequeue import migrate
 from lakequeue.errors import Problem
-from lakequeue.migrate import MigrationError, Source, VersionMismatch
+from lakequeue.migrate import MigrationError, Source, Status, VersionMismatch
 from tests.servers import INSTALLER, Database
 
 REAL = migrate.installed_source()
@@ -209,7 +209,7 @@ class Small:
     def revert_to(self, name: str) -> list[str]:
         return migrate.revert_to(self.database.conninfo(), name, source=self.source)
 
-    def status(self) -> migrate.Status:
+    def status(self) -> Status:
         return migrate.status(self.database.conninfo(), self.source)
 
     def write(self, path: str, text: str) -> None:

@@ -141,7 +141,7 @@ def test_a_file_that_one_library_cannot_open_is_read_by_the_other(
     def refuse(*_: object, **__: object) -> None:
         raise ValueError("damaged")
 
-    monkeypatch.setattr(reader.pypdf, "PdfReader", refuse)
+    monkeypatch.setattr(pypdf, "PdfReader", refuse)
     assert inspect(DOCUMENTS / "report-en.pdf").page_count == 12
     (text,) = texts("invoice-en.pdf")
     assert "HM-2024-0317" in text

@@ -18,6 +18,8 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 
 STATUS_ORDER = ("enqueued", "processing", "completed", "failed", "cancelled")
 
+ABBREVIATIONS = frozenset({"bic", "iban", "vat"})
+
 KINDS = {
     "enqueued": "Enqueued",
     "claimed": "Claimed by a worker",
@@ -129,9 +131,12 @@ def file_name(path: str) -> str:
 
 
 def words(name: str) -> str:
-    """A field's name for a heading: invoice_number reads Invoice number."""
-    text = " ".join(str(name).replace("_", " ").split())
-    return text[:1].upper() + text[1:]
+    """A field's name for a heading: invoice_number reads Invoice number, vat_id reads VAT id."""
+    text = [
+        word.upper() if word in ABBREVIATIONS else word
+        for word in str(name).replace("_", " ").split()
+    ]
+    return " ".join([text[0][:1].upper() + text[0][1:], *text[1:]]) if text else ""
 
 
 def event_kind(kind: str) -> str:
