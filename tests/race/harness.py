@@ -86,6 +86,8 @@ def together(
             waits = database.server_activity()
             for connection in connections:
                 connection.cancel_safe()
+            for thread in threads:  # a connection closed under a thread crashes the process
+                thread.join(SECONDS)
             raise AssertionError(f"{', '.join(hanging)} did not end in {seconds} s:\n{waits}")
     finally:
         for connection in connections:
@@ -129,8 +131,10 @@ def in_background(action: Callable[[], T]) -> Iterator[Outcome[T]]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    yield outcome
-    thread.join(SECONDS)
+    try:
+        yield outcome
+    finally:  # also when the block failed: its connection is about to be closed
+        thread.join(SECONDS)
     if thread.is_alive():
         raise AssertionError(f"the action did not end in {SECONDS} s")
 
