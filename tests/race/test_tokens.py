@@ -26,7 +26,7 @@ from tests.servers import Database
 
 START = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 # More where no profiler slows the functions down.
-TASKS = {"debian": 120, "embedded": 500}
+TASKS = {"debian": 120, "embedded": 300}
 
 ENDPOINT_TPM = 100_000
 AGENT_A_TPM = 60_000
