@@ -2,8 +2,8 @@
 -- every case; the first report of an attempt decides, every further one is a duplicate.
 --
 -- task, attempt: ids. The others: see record_callback.
--- Returns accepted, duplicate, superseded, or result_missing (a success without a result: no state changes, so that
--- the agent can still hand one over).
+-- Returns accepted, duplicate, superseded, or result_missing (a success without a result of a task that is not final: no
+-- state changes, so that the agent can still hand one over).
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue._apply_callback(
   task bigint, attempt bigint, outcome text, result json, confidence real,
@@ -43,6 +43,7 @@ begin
     v_answer := case
       when v_stored in ('accepted', 'superseded') then v_stored
       when v_attempt.status = 'succeeded' then 'accepted'  -- store_result came first: this confirms it
+      when v_before.status not in ('enqueued', 'processing') then 'superseded'
       when exists (select from results r where r.attempt_id = attempt) then 'superseded'
       else 'result_missing'
     end;

@@ -41,12 +41,12 @@ begin
   if attempt.status <> 'running' then
     perform _log_event('late_success', before.id, attempt.id, before.agent_id);
     update task_attempts a
-    set status = 'superseded', ended_at = v_now, presumed_dead_at = before.lease_expires_at + v_grace
+    set status = 'superseded', ended_at = v_now, presumed_dead_at = greatest(before.lease_expires_at, v_now) + v_grace
     where a.task_id = before.id and a.status = 'running';
   end if;
   update task_attempts a
   set status = 'succeeded', ended_at = coalesce(a.ended_at, v_now), error_class = null, error = null,
-      presumed_dead_at = coalesce(a.presumed_dead_at, before.lease_expires_at + v_grace)
+      presumed_dead_at = coalesce(a.presumed_dead_at, greatest(before.lease_expires_at, v_now) + v_grace)
   where a.id = attempt.id;
   update tasks t
   set status = 'completed', finished_at = v_now, locked_by = null, lease_expires_at = null, retry_at = null, error = null

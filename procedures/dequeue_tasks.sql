@@ -22,7 +22,6 @@ set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
-set lock_timeout = '250ms'
 as $$
 declare
   v_agent_ids integer[];
@@ -69,18 +68,11 @@ begin
   end loop;
 
   if v_busy <> '{}' and v_exclusive = '{}' and v_shared = '{}' then
-    begin
-      if v_busy_limited then
-        perform pg_advisory_xact_lock(_lock_class(), v_busy[1]);
-        v_exclusive := array[v_busy[1]];
-      else
-        perform pg_advisory_xact_lock_shared(_lock_class(), v_busy[1]);
-        v_shared := array[v_busy[1]];
-      end if;
+    if _wait_for_endpoint(v_busy[1], v_busy_limited) then
+      v_exclusive := case when v_busy_limited then v_busy[1:1] else v_exclusive end;
+      v_shared := case when v_busy_limited then v_shared else v_busy[1:1] end;
       v_busy := v_busy[2:];
-    exception when lock_not_available then
-      null; -- still busy: say so below
-    end;
+    end if;
   end if;
 
   -- A first helping of an equal share for each agent, then a second one of what is left of the batch.

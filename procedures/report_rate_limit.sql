@@ -2,7 +2,8 @@
 -- waits it out inside its lease, so that pages already paid for are not thrown away.
 --
 -- attempt, token: as handed to the run. retry_after: what the endpoint said; by default 10 seconds; at most an hour.
--- Returns until when the endpoint cools. A shorter wait never shortens a longer one.
+-- Returns until when the endpoint cools. A shorter wait never shortens a longer one; an attempt that has
+--   reported its end cools nothing any more, and is told how it stands (null: no cooldown).
 -- Errors: LQ404, LQ401; LQ400 a negative wait.
 -- Locks: the endpoint's row.
 create or replace function lakequeue.report_rate_limit(attempt bigint, token text, retry_after interval default null)
@@ -24,6 +25,9 @@ begin
       hint = 'Leave it out where the endpoint did not say.';
   end if;
   select a.* into v_attempt from task_attempts a where a.id = attempt;
+  if v_attempt.reported_at is not null then
+    return (select e.cooldown_until from model_endpoints e where e.id = v_attempt.endpoint_id);
+  end if;
   update model_endpoints e
   set cooldown_until = greatest(e.cooldown_until, _now() + v_wait)
   where e.id = v_attempt.endpoint_id

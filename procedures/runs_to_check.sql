@@ -1,5 +1,5 @@
 -- The runs that somebody should look up at the relay now: those whose lease is in its last third or over, those that
--- were asked to cancel, and those whose attempt was superseded. Each is handed out once in 10 seconds, whoever asks, so
+-- were asked to cancel, and those that outlived their attempt. Each is handed out once in 10 seconds, whoever asks, so
 -- that several workers together ask the relay no more often than one.
 --
 -- worker: who asks: its own runs come first. batch_size: most runs, 1 to 1000. only_own: no others, for a relay that knows
@@ -42,7 +42,7 @@ begin
       from task_attempts a
       where a.run_ended_at is null and a.presumed_dead_at is not null
         and a.run_id is not null
-        and a.status = 'superseded'
+        and a.status not in ('running', 'succeeded')
         and coalesce(a.checked_at <= v_now - interval '10 seconds', true)
     )
     select d.id
@@ -60,7 +60,7 @@ begin
   with checked as (
     update task_attempts a set checked_at = v_now
     where a.id = any(v_ids) and a.task_id = any(v_task_ids)
-      and a.status in ('running', 'superseded') and a.run_ended_at is null
+      and a.status <> 'succeeded' and a.run_ended_at is null
       and coalesce(a.checked_at <= v_now - interval '10 seconds', true)
     returning a.id
   )
@@ -68,7 +68,7 @@ begin
 
   return query
     select a.id, a.task_id, g.name, a.run_id, a.run_key,
-           case when a.status = 'superseded' then 'lost'
+           case when a.status <> 'running' then 'lost'
                 when t.cancel_requested_at is not null then 'cancel'
                 else 'lease' end
     from task_attempts a

@@ -307,7 +307,7 @@ class Server:
         name = f"test_{next(self._numbers)}"
         with self.admin() as connection:
             connection.execute(
-                sql.SQL("create database {} owner {} template {}").format(
+                sql.SQL("create database {} owner {} template {} strategy file_copy").format(
                     sql.Identifier(name), sql.Identifier(owner), sql.Identifier(template)
                 )
             )

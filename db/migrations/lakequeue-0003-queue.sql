@@ -136,6 +136,8 @@ create table lakequeue.task_attempts (
   unique (task_id, number),
   constraint ended_unless_running check ((status = 'running') = (ended_at is null)),
   constraint running_run_lives check (status <> 'running' or run_ended_at is null),
+  constraint counts_not_for_ever
+    check (status = 'running' or run_ended_at is not null or presumed_dead_at is not null),
   constraint usage_has_source check (not usage_complete or usage_source is not null)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
