@@ -1,15 +1,14 @@
 -- Chooses what a dequeue may claim, and locks it: the tasks of the served agents, merged by priority, created_at and
 -- id, as far as every limit has room.
 --
--- A task that fits no token or request limit is passed over by later ones that do, at most 64 of its agent (rule 5): from
+-- What fits: see _has_room. A task that fits no token or request limit is passed over by later ones that do, at most 64 of its agent (rule 5); from
 -- the first time on it is noted since when. Once that is longer ago than the endpoint's max_passed_over, nothing of its
--- priority or a lower one is admitted at the endpoint until it fits. A task larger than a limit is admitted when nothing
--- else is spent of it: it runs alone and paces itself (rule 4c).
+-- priority or a lower one that shares the limit is admitted until it fits, whichever agents the dequeue serves.
 --
--- exclusive, shared: endpoints whose throttle lock the caller holds; one held shared is passed over if it has limits
---   now. only_agents: ids of the agents served, null for all. wanted: most tasks. fair: at most an equal share each.
+-- exclusive, shared: endpoints whose throttle lock the caller holds; one held shared is left out if it has limits now.
+-- only_agents: ids of the agents served, null for all. wanted: most tasks. fair: at most an equal share each.
 -- Returns the ids of the locked tasks.
--- Locks: the tasks returned; locked ones are skipped.
+-- Locks: the tasks returned, and those passed over for the first time; locked ones are skipped.
 create or replace function lakequeue._admit(
   exclusive integer[], shared integer[], only_agents integer[], wanted integer, fair boolean)
 returns bigint[]
@@ -19,34 +18,44 @@ as $$
 declare
   v_now timestamptz := _now();
   v_share integer;
-  v_agent_ids integer[];
-  v_limited integer[];             -- endpoints with limits
-  v_windowed integer[];            -- of these, with limits per minute
+  v_served integer[];                      -- agents that may be admitted
+  v_limited integer[];                     -- endpoints with limits
+  v_windowed integer[];                    -- of these, with limits per minute
   -- the limits, an element each
   v_endpoints integer[];
-  v_agents integer[];
-  v_kinds text[];
-  v_used numeric[];                -- what is spent now, of the window and as booked: the larger binds
+  v_agents integer[];                      -- null where the limit is the endpoint's
+  v_kinds integer[];                       -- places in _kinds()
   v_ceilings numeric[];
+  v_used_before numeric[];
+  v_booked_before numeric[];
+  v_used numeric[];
+  v_booked numeric[];
   -- the course of the choice
   v_task record;
-  v_demand numeric;
-  v_misfit text;
-  v_closed integer[] := '{}'::integer[];   -- endpoints where nothing more may pass
-  v_waiting jsonb := '{}'::jsonb;          -- endpoint: tasks that did not fit, so far passed by nobody
-  v_passed bigint[] := '{}'::bigint[];
-  v_taken jsonb := '{}'::jsonb;            -- agent: tasks admitted
-  v_admitted bigint[] := '{}'::bigint[];
+  v_place boolean;
+  v_room boolean;                          -- whether the agent's own limits per minute have room
+  v_endpoint_room boolean;                 -- whether the endpoint's have
+  v_position integer;
+  v_admitted bigint[];
+  v_admitted_agents integer[];
+  v_admitted_endpoints integer[];
+  v_admitted_at integer[];                 -- positions in the order
+  v_closed_endpoints integer[];            -- a task has been passed over for too long: nothing follows it
+  v_closed_agents integer[];
+  v_misfits bigint[];
+  v_misfit_endpoints integer[];
+  v_misfit_agents integer[];               -- null where the endpoint's limit binds
+  v_misfits_at integer[];
 begin
   -- Limits are read under the lock.
-  select array_agg(l.endpoint_id), array_agg(l.agent_id), array_agg(l.kind), array_agg(greatest(l.used, l.booked)),
-         array_agg(l.ceiling::numeric)
-  into v_endpoints, v_agents, v_kinds, v_used, v_ceilings
+  select array_agg(l.endpoint_id), array_agg(l.agent_id), array_agg(array_position(_kinds(), l.kind)),
+         array_agg(l.ceiling::numeric), array_agg(l.used), array_agg(l.booked)
+  into v_endpoints, v_agents, v_kinds, v_ceilings, v_used_before, v_booked_before
   from _limits(exclusive || shared) l;
   v_limited := coalesce(v_endpoints, '{}'::integer[]);
-  v_windowed := array(select u.endpoint_id from unnest(v_endpoints, v_kinds) u(endpoint_id, kind) where u.kind <> 'tasks');
+  v_windowed := array(select u.endpoint_id from unnest(v_endpoints, v_kinds) u(endpoint_id, kind) where u.kind > 1);
 
-  v_agent_ids := array(
+  v_served := array(
     select a.id
     from agents a
     join model_endpoints e on e.id = a.model_endpoint_id
@@ -55,68 +64,93 @@ begin
       and a.paused_at is null
       and coalesce(e.cooldown_until <= v_now, true)
       and _has_claimable(a.id));
-  if v_agent_ids = '{}' then
+  if v_served = '{}' then
     return '{}'::bigint[];
   end if;
-  v_share := case when fair then ceil(wanted::numeric / cardinality(v_agent_ids)) else wanted end;
+  v_share := case when fair then ceil(wanted::numeric / cardinality(v_served)) else wanted end;
 
-  <<candidates>>
-  for v_task in
-    select c.id, c.priority, c.created_at, c.passed_over_at, a.id as agent_id, e.id as endpoint_id, e.max_passed_over,
-           d.tokens, d.input_tokens, d.output_tokens
-    from agents a
-    join model_endpoints e on e.id = a.model_endpoint_id
-    -- Where a limit applies nobody else can claim, so that looking ahead need not lock.
-    cross join lateral _candidates(a.id, case when e.id = any(v_windowed) then v_share + 64 else v_share end,
-                                   e.id <> all(v_limited)) c
-    cross join lateral _demand(a, c.estimated_tokens) d
-    where a.id = any(v_agent_ids)
-    order by c.priority desc, c.created_at, c.id
-  loop
-    continue when v_task.endpoint_id = any(v_closed);
-    continue when coalesce((v_taken ->> v_task.agent_id::text)::integer, 0) >= v_share;
+  -- Only if something does not fit is it worth looking further ahead.
+  <<looks>>
+  for v_look_ahead in 0 .. 64 by 64 loop
+    v_used := v_used_before;
+    v_booked := v_booked_before;
+    v_position := 0;
+    v_admitted := '{}'; v_admitted_agents := '{}'; v_admitted_endpoints := '{}'; v_admitted_at := '{}';
+    v_closed_endpoints := '{}'; v_closed_agents := '{}';
+    v_misfits := '{}'; v_misfit_endpoints := '{}'; v_misfit_agents := '{}'; v_misfits_at := '{}';
 
-    v_misfit := null;
-    for i in 1 .. coalesce(cardinality(v_kinds), 0) loop
-      continue when v_endpoints[i] <> v_task.endpoint_id or v_agents[i] <> v_task.agent_id;
-      v_demand := case v_kinds[i] when 'tokens' then v_task.tokens when 'input_tokens' then v_task.input_tokens
-                                  when 'output_tokens' then v_task.output_tokens else 1 end;
-      if v_used[i] + v_demand > v_ceilings[i] and not (v_used[i] = 0 and v_kinds[i] <> 'tasks') then
-        v_misfit := v_kinds[i];
-        if v_kinds[i] = 'tasks' and v_agents[i] is null then
-          v_closed := v_closed || v_task.endpoint_id;  -- no place is left for anything
+    <<candidates>>
+    for v_task in
+      select c.id, c.passed_over_at, a.id as agent_id, e.id as endpoint_id, e.max_passed_over, a.reserves_calls,
+             a.id = any(v_served) as served, _demand(a, e, c.estimated_tokens) as demand
+      from agents a
+      join model_endpoints e on e.id = a.model_endpoint_id
+      -- Where a limit applies nobody else can claim, so that looking ahead need not lock.
+      cross join lateral _candidates(a.id, case when e.id = any(v_windowed) then v_share + v_look_ahead else v_share end,
+                                     e.id <> all(v_limited)) c
+      where a.id = any(v_served)
+         or (e.id = any(v_windowed) and a.paused_at is null)  -- not served here, yet perhaps passed over
+      order by c.priority desc, c.created_at, c.id
+    loop
+      v_position := v_position + 1;
+      continue when v_task.endpoint_id = any(v_closed_endpoints) or v_task.agent_id = any(v_closed_agents)
+        or cardinality(array_positions(v_admitted_agents, v_task.agent_id)) >= v_share;
+
+      v_place := true; v_room := true; v_endpoint_room := true;
+      for i in 1 .. coalesce(cardinality(v_kinds), 0) loop
+        if v_endpoints[i] <> v_task.endpoint_id or v_agents[i] <> v_task.agent_id then
+          continue;
+        elsif v_kinds[i] = 1 then
+          v_place := v_place and v_used[i] < v_ceilings[i];
+        elsif not _has_room(v_task.reserves_calls, v_used[i], v_booked[i], v_ceilings[i], v_task.demand[v_kinds[i]]) then
+          v_room := false;
+          v_endpoint_room := v_endpoint_room and v_agents[i] is not null;
         end if;
-        exit;
+      end loop;
+
+      if not v_room then
+        if v_task.passed_over_at > v_now - v_task.max_passed_over or v_task.passed_over_at is null then
+          v_misfits := v_misfits || v_task.id;
+          v_misfit_endpoints := v_misfit_endpoints || v_task.endpoint_id;
+          v_misfit_agents := v_misfit_agents || case when v_endpoint_room then v_task.agent_id end;
+          v_misfits_at := v_misfits_at || v_position;
+        elsif v_endpoint_room then
+          v_closed_agents := v_closed_agents || v_task.agent_id;
+        else
+          v_closed_endpoints := v_closed_endpoints || v_task.endpoint_id;
+        end if;
+      elsif v_place and v_task.served then
+        for i in 1 .. coalesce(cardinality(v_kinds), 0) loop
+          continue when v_endpoints[i] <> v_task.endpoint_id or v_agents[i] <> v_task.agent_id;
+          v_booked[i] := v_booked[i] + v_task.demand[v_kinds[i]];
+          if v_kinds[i] = 1 or not v_task.reserves_calls then
+            v_used[i] := v_used[i] + v_task.demand[v_kinds[i]];
+          end if;
+        end loop;
+        v_admitted := v_admitted || v_task.id;
+        v_admitted_agents := v_admitted_agents || v_task.agent_id;
+        v_admitted_endpoints := v_admitted_endpoints || v_task.endpoint_id;
+        v_admitted_at := v_admitted_at || v_position;
+        exit candidates when cardinality(v_admitted) >= wanted;
       end if;
     end loop;
-
-    if v_misfit = 'tasks' then
-      continue;
-    elsif v_misfit is not null then
-      if v_task.passed_over_at <= v_now - v_task.max_passed_over then
-        v_closed := v_closed || v_task.endpoint_id;
-      else
-        v_waiting := jsonb_set(v_waiting, array[v_task.endpoint_id::text],
-          coalesce(v_waiting -> v_task.endpoint_id::text, '[]') || to_jsonb(v_task.id));
-      end if;
-      continue;
-    end if;
-
-    for i in 1 .. coalesce(cardinality(v_kinds), 0) loop
-      continue when v_endpoints[i] <> v_task.endpoint_id or v_agents[i] <> v_task.agent_id;
-      v_used[i] := v_used[i] + case v_kinds[i] when 'tokens' then v_task.tokens when 'input_tokens' then v_task.input_tokens
-                                               when 'output_tokens' then v_task.output_tokens else 1 end;
-    end loop;
-    v_taken := jsonb_set(v_taken, array[v_task.agent_id::text],
-      to_jsonb(coalesce((v_taken ->> v_task.agent_id::text)::integer, 0) + 1));
-    v_passed := v_passed || array(
-      select jsonb_array_elements_text(v_waiting -> v_task.endpoint_id::text)::bigint);
-    v_waiting := v_waiting - v_task.endpoint_id::text;
-    v_admitted := v_admitted || v_task.id;
-    exit candidates when cardinality(v_admitted) >= wanted;
+    exit looks when v_misfits = '{}' or cardinality(v_admitted) >= wanted;
   end loop;
 
-  update tasks t set passed_over_at = v_now where t.id = any(v_passed) and t.passed_over_at is null;
+  v_misfits := array(
+    select t.id
+    from tasks t
+    where t.passed_over_at is null
+      and t.id = any(array(
+        select m.id
+        from unnest(v_misfits, v_misfit_endpoints, v_misfit_agents, v_misfits_at) m(id, endpoint_id, agent_id, at)
+        where exists (
+          select from unnest(v_admitted_endpoints, v_admitted_agents, v_admitted_at) a(endpoint_id, agent_id, at)
+          where a.at > m.at and a.endpoint_id = m.endpoint_id and (m.agent_id is null or a.agent_id = m.agent_id))))
+    order by t.id
+    for no key update skip locked);
+  update tasks t set passed_over_at = v_now where t.id = any(v_misfits);
+
   return array(
     select t.id
     from tasks t

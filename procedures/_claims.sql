@@ -19,7 +19,7 @@ begin
            t.priority, a.estimated_tokens,
            -- no join: with old statistics the planner reads every attempt of the endpoint to find these few
            least(g.max_tpm, (select e.max_tpm from model_endpoints e where e.id = a.endpoint_id)), g.lease_duration,
-           t.lease_expires_at, g.parameters, v_prices, g.reserves_calls
+           t.lease_expires_at, g.parameters, v_prices, a.reserves_calls
     from task_attempts a
     join tasks t on t.id = a.task_id
     join agents g on g.id = a.agent_id

@@ -16,22 +16,19 @@ begin
   from (
     select w.leaves_at, sum(w.amount) over (order by w.leaves_at) as gone
     from (
-      select c.ended_at + interval '60 seconds' as leaves_at,
-             case kind when 'requests' then 1 when 'input_tokens' then c.input_tokens
-                       when 'output_tokens' then c.output_tokens else c.input_tokens + c.output_tokens end as amount
+      select c.ended_at + interval '60 seconds' as leaves_at, _call_amount(kind, c.input_tokens, c.output_tokens) as amount
       from model_calls c
       where c.endpoint_id = _room_after.endpoint_id and c.granted_at is not null
         and c.ended_at > v_now - interval '60 seconds'
         and (_room_after.agent_id is null or c.agent_id = _room_after.agent_id)
       union all
       select a.run_ended_at + interval '60 seconds',
-             case kind when 'requests' then 1 when 'input_tokens' then coalesce(a.input_tokens, 0)
-                       when 'output_tokens' then coalesce(a.output_tokens, 0)
-                       else case when a.usage_complete then a.input_tokens + a.output_tokens
-                                 else greatest(a.estimated_tokens, coalesce(a.input_tokens, 0) + coalesce(a.output_tokens, 0)) end end
+             case when kind = 'tokens' and not a.usage_complete
+                  then greatest(a.estimated_tokens, coalesce(a.input_tokens, 0) + coalesce(a.output_tokens, 0))
+                  else _call_amount(kind, coalesce(a.input_tokens, 0), coalesce(a.output_tokens, 0)) end
       from task_attempts a
-      join agents g on g.id = a.agent_id and not g.reserves_calls
       where a.endpoint_id = _room_after.endpoint_id and a.run_ended_at > v_now - interval '60 seconds'
+        and not a.reserves_calls
         and (_room_after.agent_id is null or a.agent_id = _room_after.agent_id)
     ) w
   ) r

@@ -1,75 +1,119 @@
--- What is spent at these endpoints (rules 3 and 4), a row per endpoint, agent and kind: tasks, tokens, input_tokens,
--- output_tokens, requests. Read it after taking the endpoints' locks, as a statement of its own.
+-- What is spent at these endpoints (rules 3 and 4), a row per endpoint, agent and kind (see _kinds). Read it after taking
+-- the endpoints' locks, as a statement of its own.
 --
--- used: of tasks, the attempts whose run is not known to have ended. Of the others, what the last 60 seconds hold: an
---   agent that reserves its calls counts with the calls under way or ended within them; any other with its attempts
---   running or ended within them, each by the larger of estimate and used, or by what it used where an ended attempt's
---   usage is complete. An estimate is split into input and output by the agent's output_share.
--- booked: the same, but a running attempt of an agent that reserves counts with its mean rate per minute instead of its
---   calls. That is what dequeue_tasks admits by; the window itself is kept by the calls.
--- with_window: false leaves out the last 60 seconds, where no limit asks for them.
+-- used: of tasks, the attempts whose run is not known to have ended. Of the others, what the last 60 seconds hold: the
+--   calls of attempts that reserve them, under way or ended within 60 seconds; and all other attempts that run or ended
+--   within them, by the larger of estimate and used, or by what they used where an ended one's usage is complete. An
+--   estimate is split into input and output by the agent's output_share.
+-- booked: what those that run now will probably use in the next minute. As used, but of attempts that reserve: in their
+--   first minute _demand or their calls, whichever is more, later their calls; calls that wait are included, so that no
+--   further task starts where tasks wait already.
+-- with_window: false leaves out all but the tasks, where no limit asks for more.
 create or replace function lakequeue._spending(endpoints integer[], with_window boolean)
 returns table (endpoint_id integer, agent_id integer, kind text, used numeric, booked numeric)
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
-  v_window_start timestamptz := _now() - interval '60 seconds';
+  v_now timestamptz := _now();
+  v_window_start timestamptz := v_now - interval '60 seconds';
 begin
+  if not with_window then
+    return query
+      select a.endpoint_id, a.agent_id, 'tasks'::text, count(*)::numeric, count(*)::numeric
+      from task_attempts a
+      where a.endpoint_id = any(endpoints) and a.run_ended_at is null
+      group by a.endpoint_id, a.agent_id;
+    return;
+  end if;
+
   return query
     with attempts as (
-      select s.endpoint_id, s.agent_id, true as running, false as settled, s.estimated_tokens, s.input_tokens, s.output_tokens
-      from task_attempts s
-      where s.endpoint_id = any(endpoints) and s.run_ended_at is null
+      select a.id, a.endpoint_id, a.agent_id, a.reserves_calls, a.started_at, true as running, false as settled,
+             a.estimated_tokens, a.input_tokens, a.output_tokens
+      from task_attempts a
+      where a.endpoint_id = any(endpoints) and a.run_ended_at is null
       union all
-      select s.endpoint_id, s.agent_id, false, s.usage_complete, s.estimated_tokens, s.input_tokens, s.output_tokens
-      from task_attempts s
-      where with_window and s.endpoint_id = any(endpoints) and s.run_ended_at > v_window_start
-    ), sized as (
-      select a.endpoint_id, a.agent_id, a.running, g.reserves_calls, d.input_tokens as input, d.output_tokens as output,
-             case when a.settled then coalesce(a.input_tokens, 0)
-                  else greatest(d.input_tokens, a.input_tokens) end as input_tokens,
-             case when a.settled then coalesce(a.output_tokens, 0)
-                  else greatest(d.output_tokens, a.output_tokens) end as output_tokens,
-             case when a.settled then coalesce(a.input_tokens, 0) + coalesce(a.output_tokens, 0)
-                  else greatest(d.tokens, coalesce(a.input_tokens, 0) + coalesce(a.output_tokens, 0)) end as tokens,
-             d.tokens as rate
+      select a.id, a.endpoint_id, a.agent_id, false, a.started_at, false, a.usage_complete,
+             a.estimated_tokens, a.input_tokens, a.output_tokens
+      from task_attempts a
+      where a.endpoint_id = any(endpoints) and a.run_ended_at > v_window_start and not a.reserves_calls
+    ), totals as (
+      select a.endpoint_id, a.agent_id, a.running::integer as tasks,
+             case when a.settled then s.used_input + s.used_output
+                  else greatest(a.estimated_tokens, s.used_input + s.used_output) end as tokens,
+             case when a.settled then s.used_input else greatest(a.estimated_tokens - s.output, s.used_input) end as input_tokens,
+             case when a.settled then s.used_output else greatest(s.output, s.used_output) end as output_tokens
       from attempts a
       join agents g on g.id = a.agent_id
-      cross join lateral _demand(g, a.estimated_tokens) d
+      cross join lateral (
+        select ceil(a.estimated_tokens * g.output_share::numeric) as output,
+               coalesce(a.input_tokens, 0) as used_input, coalesce(a.output_tokens, 0) as used_output) s
+      where not a.reserves_calls
+    ), calls as materialized (
+      select c.endpoint_id, c.agent_id, c.attempt_id, c.input_tokens, c.output_tokens, true as granted
+      from model_calls c
+      where c.endpoint_id = any(endpoints) and c.granted_at is not null and c.ended_at is null
+      union all
+      select c.endpoint_id, c.agent_id, c.attempt_id, c.input_tokens, c.output_tokens, true
+      from model_calls c
+      where c.endpoint_id = any(endpoints) and c.granted_at is not null and c.ended_at > v_window_start
+      union all
+      select c.endpoint_id, c.agent_id, c.attempt_id, c.input_tokens, c.output_tokens, false
+      from model_calls c
+      where c.endpoint_id = any(endpoints) and c.granted_at is null and c.seen_at > v_now - interval '10 seconds'
+    ), asked as (
+      select c.attempt_id, sum(c.input_tokens) as input_tokens, sum(c.output_tokens) as output_tokens, count(*) as requests
+      from calls c
+      group by c.attempt_id
+    ), runs as (
+      select a.endpoint_id, a.agent_id,
+             greatest(d.demand[2], coalesce(c.input_tokens + c.output_tokens, 0)) as tokens,
+             greatest(d.demand[3], coalesce(c.input_tokens, 0)) as input_tokens,
+             greatest(d.demand[4], coalesce(c.output_tokens, 0)) as output_tokens,
+             greatest(d.demand[5], coalesce(c.requests, 0)) as requests
+      from attempts a
+      left join asked c on c.attempt_id = a.id
+      left join lateral (
+        select _demand(g, e, a.estimated_tokens) as demand
+        from agents g, model_endpoints e
+        where g.id = a.agent_id and e.id = a.endpoint_id and a.started_at > v_window_start) d on true
+      where a.reserves_calls
     ), entries as (
-      -- agents that do not reserve: attempts hold the window
-      select s.endpoint_id, s.agent_id, s.running::integer as tasks, s.tokens, s.input_tokens, s.output_tokens,
-             1 as requests, true as used, true as booked
-      from sized s
-      where not s.reserves_calls
-      union all
-      -- agents that do: running attempts are booked by their rate ...
-      select s.endpoint_id, s.agent_id, 0, s.rate, s.input, s.output, 1, false, true
-      from sized s
-      where s.reserves_calls and s.running
-      union all
-      select s.endpoint_id, s.agent_id, 1, 0, 0, 0, 0, true, true
-      from sized s
-      where s.reserves_calls and s.running
-      union all
-      -- ... and calls hold the window
-      select c.endpoint_id, c.agent_id, 0, c.input_tokens + c.output_tokens, c.input_tokens, c.output_tokens, 1, true, false
-      from model_calls c
-      where with_window and c.endpoint_id = any(endpoints) and c.granted_at is not null
-        and c.ended_at is null
+      select t.endpoint_id, t.agent_id, t.tasks, t.tokens, t.input_tokens, t.output_tokens, 1::numeric as requests,
+             true as used, true as booked
+      from totals t
       union all
       select c.endpoint_id, c.agent_id, 0, c.input_tokens + c.output_tokens, c.input_tokens, c.output_tokens, 1, true, false
-      from model_calls c
-      where with_window and c.endpoint_id = any(endpoints) and c.granted_at is not null
-        and c.ended_at > v_window_start
+      from calls c
+      where c.granted
+      union all
+      select a.endpoint_id, a.agent_id, 1, 0, 0, 0, 0, true, true
+      from attempts a
+      where a.reserves_calls
+      union all
+      select r.endpoint_id, r.agent_id, 0, r.tokens, r.input_tokens, r.output_tokens, r.requests, false, true
+      from runs r
+    ), sums as (
+      select e.endpoint_id, e.agent_id,
+             sum(e.tasks) as tasks,
+             coalesce(sum(e.tokens) filter (where e.used), 0) as used_tokens,
+             coalesce(sum(e.input_tokens) filter (where e.used), 0) as used_input,
+             coalesce(sum(e.output_tokens) filter (where e.used), 0) as used_output,
+             coalesce(sum(e.requests) filter (where e.used), 0) as used_requests,
+             coalesce(sum(e.tokens) filter (where e.booked), 0) as booked_tokens,
+             coalesce(sum(e.input_tokens) filter (where e.booked), 0) as booked_input,
+             coalesce(sum(e.output_tokens) filter (where e.booked), 0) as booked_output,
+             coalesce(sum(e.requests) filter (where e.booked), 0) as booked_requests
+      from entries e
+      group by e.endpoint_id, e.agent_id
     )
-    select e.endpoint_id, e.agent_id, k.kind,
-           coalesce(sum(k.amount) filter (where e.used), 0), coalesce(sum(k.amount) filter (where e.booked), 0)
-    from entries e
-    cross join lateral (values ('tasks', e.tasks::numeric), ('tokens', e.tokens), ('input_tokens', e.input_tokens),
-                               ('output_tokens', e.output_tokens), ('requests', e.requests)) k(kind, amount)
-    group by e.endpoint_id, e.agent_id, k.kind;
+    select s.endpoint_id, s.agent_id, k.kind, k.used, k.booked
+    from sums s
+    cross join lateral (
+      values ('tasks', s.tasks::numeric, s.tasks::numeric), ('tokens', s.used_tokens, s.booked_tokens),
+             ('input_tokens', s.used_input, s.booked_input), ('output_tokens', s.used_output, s.booked_output),
+             ('requests', s.used_requests, s.booked_requests)) k(kind, used, booked);
 end $$;
 
 comment on function lakequeue._spending(integer[], boolean) is

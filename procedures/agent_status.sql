@@ -5,7 +5,8 @@
 --   that count against max_concurrent_tasks, runs that outlived their attempt included; tokens_last_minute: what counts
 --   against max_tpm now; the limits as configured (all of them, with what is used: explain_throttle); oldest_waiting: age
 --   of the oldest claimable task; failures_in_a_row: what the breaker has counted; estimate_factor and the errors of the
---   estimates (used / estimated - 1) with the number of attempts they come from; run_tpm: how fast one run spends.
+--   estimates (used / estimated - 1) with the number of attempts they come from; run_tpm: tokens per minute
+--   of one run that need not wait, where the agent reserves its calls.
 -- Errors: LQ404 an unknown agent.
 create or replace function lakequeue.agent_status(agents text[] default null)
 returns table (
@@ -56,7 +57,8 @@ begin
                select t.created_at from tasks t
                where t.agent_id = g.id and t.priority = p.priority and t.status = 'enqueued' and t.retry_at is null
                order by t.created_at, t.id limit 1) o),
-           g.failures_in_a_row, g.estimate_factor, g.estimate_error_p50, g.estimate_error_p95, g.learnt_from, g.run_tpm
+           g.failures_in_a_row, g.estimate_factor, g.estimate_error_p50, g.estimate_error_p95, g.learnt_from,
+           ceil(g.run_input_tpm + g.run_output_tpm)::bigint
     from agents g
     join model_endpoints e on e.id = g.model_endpoint_id
     left join lateral (

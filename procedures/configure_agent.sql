@@ -7,7 +7,7 @@
 -- max_attempts, max_rate_limited: see the table. retry_base, retry_cap: first and longest wait before a retry.
 -- tokens_per_task, tokens_per_page: what estimate_tokens multiplies. parameters: handed to every run.
 -- max_input_tpm, max_output_tpm, max_rpm: further limits, see configure_endpoint. reserves_calls: its runs ask
---   reserve_tokens before every model call (change it while nothing runs). output_share: part of an estimate that is
+--   reserve_tokens before every model call. output_share: part of an estimate that is
 --   output. breaker_failures: so many failures in a row pause it; 0: never.
 -- Returns the agent's id.
 -- Errors: LQ400 a blank name or a value out of range.

@@ -1,4 +1,5 @@
--- Lets a paused agent go on, its breaker counting from 0 again, and nudges the workers. Resuming one that is not paused changes nothing.
+-- Lets a paused agent go on, its breaker counting from 0 again, and nudges the workers. Resuming one that is not paused
+-- changes nothing.
 -- Errors: LQ404 unknown agent; LQ403 not permitted.
 create or replace function lakequeue.resume_agent(agent text, reason text default null, actor text default null)
 returns void

@@ -5,7 +5,7 @@
 -- 2. retries whose time has come: claimable again (rule 2);
 -- 3. runs of attempts closed long enough ago to be presumed dead: they count in no limit any more;
 -- 4. workers silent for a minute: taken for dead;
--- 5. model calls that no window needs any more: forgotten; and what agents learn from their last tasks, once a minute.
+-- 5. model calls that no window needs any more: forgotten; and what agents learn from their work, once a minute each.
 -- A row that fails is noted as an event, once a minute at most, and stops none of the others.
 --
 -- batch_size: most rows of each kind, 1 to 1000.
@@ -76,11 +76,12 @@ begin
     select o.id
     from model_endpoints e
     cross join lateral (
-      select d.id, d.attempt_id from model_calls d
+      select d.id from model_calls d
       where d.endpoint_id = e.id and d.granted_at is not null and d.ended_at < v_now - interval '2 minutes'
-      order by d.ended_at limit batch_size) o
-    where not exists (select from task_attempts a where a.id = o.attempt_id and a.run_ended_at is null)));
-  perform _learn(a.id) from agents a where coalesce(a.learnt_at < v_now - interval '1 minute', true);
+      order by d.ended_at limit 20 * batch_size) o));
+  perform _learn(l.id)
+  from (select a.id from agents a where coalesce(a.learnt_at <= v_now - interval '1 minute', true)
+        order by a.learnt_at nulls first limit batch_size) l;
   return next;
 end $$;
 
