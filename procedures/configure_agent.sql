@@ -21,7 +21,7 @@ create or replace function lakequeue.configure_agent(
   retry_base interval default null, retry_cap interval default null,
   tokens_per_task integer default null, tokens_per_page integer default null, parameters jsonb default null,
   max_input_tpm bigint default null, max_output_tpm bigint default null, max_rpm bigint default null,
-  reserves_calls boolean default null, output_share real default null, breaker_failures integer default null)
+  reserves_calls boolean default null, output_share double precision default null, breaker_failures integer default null)
 returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -89,5 +89,5 @@ exception when check_violation then
 end $$;
 
 comment on function lakequeue.configure_agent(text, bigint, text, integer, bigint, interval, interval, integer, integer,
-  interval, interval, integer, integer, jsonb, bigint, bigint, bigint, boolean, real, integer) is
+  interval, interval, integer, integer, jsonb, bigint, bigint, bigint, boolean, double precision, integer) is
   'Creates an agent or changes it: job, endpoint, limits, lease, retries, estimates (null: unchanged, 0: no limit).';
