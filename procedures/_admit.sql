@@ -36,6 +36,7 @@ declare
   v_room boolean;                          -- whether the agent's own limits per minute have room
   v_endpoint_room boolean;                 -- whether the endpoint's have
   v_position integer;
+  v_look_further boolean;
   v_admitted bigint[];
   v_admitted_agents integer[];
   v_admitted_endpoints integer[];
@@ -75,6 +76,7 @@ begin
     v_used := v_used_before;
     v_booked := v_booked_before;
     v_position := 0;
+    v_look_further := false;
     v_admitted := '{}'; v_admitted_agents := '{}'; v_admitted_endpoints := '{}'; v_admitted_at := '{}';
     v_closed_endpoints := '{}'; v_closed_agents := '{}';
     v_misfits := '{}'; v_misfit_endpoints := '{}'; v_misfit_agents := '{}'; v_misfits_at := '{}';
@@ -82,7 +84,7 @@ begin
     <<candidates>>
     for v_task in
       select c.id, c.passed_over_at, a.id as agent_id, e.id as endpoint_id, e.max_passed_over, a.reserves_calls,
-             a.id = any(v_served) as served, _demand(a, e, c.estimated_tokens) as demand
+             a.id = any(v_served) as served, _demand(a, e, _estimate(a, c.page_count, c.document_bytes)) as demand
       from agents a
       join model_endpoints e on e.id = a.model_endpoint_id
       -- Where a limit applies nobody else can claim, so that looking ahead need not lock.
@@ -114,6 +116,11 @@ begin
           v_misfit_endpoints := v_misfit_endpoints || v_task.endpoint_id;
           v_misfit_agents := v_misfit_agents || case when v_endpoint_room then v_task.agent_id end;
           v_misfits_at := v_misfits_at || v_position;
+          if v_task.reserves_calls then
+            v_closed_agents := v_closed_agents || v_task.agent_id;  -- none of its tasks fits better than another
+          else
+            v_look_further := true;
+          end if;
         elsif v_endpoint_room then
           v_closed_agents := v_closed_agents || v_task.agent_id;
         else
@@ -134,7 +141,7 @@ begin
         exit candidates when cardinality(v_admitted) >= wanted;
       end if;
     end loop;
-    exit looks when v_misfits = '{}' or cardinality(v_admitted) >= wanted;
+    exit looks when not v_look_further or cardinality(v_admitted) >= wanted;
   end loop;
 
   v_misfits := array(

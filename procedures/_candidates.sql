@@ -5,7 +5,7 @@
 -- agent_id: the agent. how_many: most tasks. locked: lock them, skipping what somebody else has locked.
 -- Locks: the tasks returned, if asked for.
 create or replace function lakequeue._candidates(agent_id integer, how_many integer, locked boolean)
-returns table (id bigint, priority smallint, created_at timestamptz, estimated_tokens bigint, passed_over_at timestamptz)
+returns table (id bigint, priority smallint, created_at timestamptz, page_count integer, document_bytes bigint, passed_over_at timestamptz)
 language plpgsql volatile
 rows 10
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -18,7 +18,7 @@ as $$
 begin
   if locked then
     return query
-      select t.id, t.priority, t.created_at, t.estimated_tokens, t.passed_over_at
+      select t.id, t.priority, t.created_at, t.page_count, t.document_bytes, t.passed_over_at
       from tasks t
       where t.agent_id = _candidates.agent_id and t.status = 'enqueued' and t.retry_at is null
       order by t.priority desc, t.created_at, t.id
@@ -26,7 +26,7 @@ begin
       for no key update skip locked;
   else
     return query
-      select t.id, t.priority, t.created_at, t.estimated_tokens, t.passed_over_at
+      select t.id, t.priority, t.created_at, t.page_count, t.document_bytes, t.passed_over_at
       from tasks t
       where t.agent_id = _candidates.agent_id and t.status = 'enqueued' and t.retry_at is null
       order by t.priority desc, t.created_at, t.id

@@ -30,7 +30,7 @@ declare
   v_demand numeric[];
 begin
   select e.* into v_endpoint from model_endpoints e where e.id = v_agent.model_endpoint_id;
-  select c.created_at, c.passed_over_at, _demand(v_agent, v_endpoint, c.estimated_tokens)
+  select c.created_at, c.passed_over_at, _demand(v_agent, v_endpoint, _estimate(v_agent, c.page_count, c.document_bytes))
   into v_since, v_passed_over_at, v_demand
   from _candidates(v_agent.id, 1, false) c;
 

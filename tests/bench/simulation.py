@@ -246,7 +246,7 @@ class Simulation:
             self.most_running = max(self.most_running, self.running)
             run = _Run(self, task, row["attempt_id"], row["callback_token"])
             self.at(self.now + task.pause, run.ask)
-        self.at(self.now + 0.5, self._work)
+        self.at(self.now + 1, self._work)
 
 
 class _Run:

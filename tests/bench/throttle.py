@@ -74,9 +74,9 @@ def mixed(dice: random.Random, minutes: float) -> list[Task]:
 
 
 WORKLOADS = [
-    Workload("short", short, 8, 2, 5),
-    Workload("long", long, 14, 5, 8),
-    Workload("mixed", mixed, 10, 3, 6),
+    Workload("short", short, 5, 2, 5),
+    Workload("long", long, 9, 4, 8),
+    Workload("mixed", mixed, 7, 3, 6),
 ]
 
 POLICIES: list[tuple[str, Policy, float]] = [
