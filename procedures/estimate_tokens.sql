@@ -12,14 +12,14 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
   v_agent agents := _agent(agent);
-  v_tokens numeric := ceil(_bare_estimate(v_agent, page_count, document_bytes) * v_agent.estimate_factor::numeric);
 begin
-  if page_count < 0 or document_bytes < 0 or v_tokens > 1e12 then
+  if page_count < 0 or document_bytes < 0
+     or _bare_estimate(v_agent, page_count, document_bytes) * v_agent.estimate_factor::numeric > 1e12 then
     raise exception using errcode = 'LQ400',
       message = 'pages and bytes cannot be negative, nor make more than 10^12 tokens',
       hint = 'Leave out what is not known.';
   end if;
-  return v_tokens;
+  return _estimate(v_agent, page_count, document_bytes);
 end $$;
 
 comment on function lakequeue.estimate_tokens(text, integer, bigint) is

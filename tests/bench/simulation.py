@@ -9,6 +9,7 @@ as reserved while the call is under way and as used for 60 seconds after its end
 from __future__ import annotations
 
 import datetime
+import functools
 import heapq
 import itertools
 import math
@@ -29,7 +30,9 @@ Policy = Literal["reserved", "totals", "retries", "cap"]
 
 MINUTE = 60.0
 NETWORK_SECONDS = 0.02
-START = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.timezone.utc)
+MOST_RETRIES = 8
+"""A client that was refused so often in a row gives up, and its attempt fails."""
+START = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 
 CLOCK = """
 create or replace function lakequeue._now() returns timestamptz
@@ -112,7 +115,9 @@ class Endpoint:
             or self.input.room(now) < call.input
             or output_room < call.max_output
         ):
+            # As with most providers: what is refused counts as a request all the same.
             self.rejected += 1
+            self.requests.add(1, now)
             return False
         self.requests.add(1, now)
         self.input.add(call.input, now)
@@ -166,6 +171,8 @@ class Simulation:
         self.calls_made = 0
         self.call_waits: list[float] = []
         self.running = 0
+        self.nudged = False
+        self.wasted: list[Call] = []
         self.most_running = 0
         self.connection = psycopg.connect(
             database.conninfo(), autocommit=True, row_factory=dict_row, prepare_threshold=1
@@ -214,9 +221,12 @@ class Simulation:
 
     def run(self) -> Simulation:
         """Let the time pass."""
-        for created, group in itertools.groupby(self.tasks, key=lambda task: task.created):
-            self.at(created, lambda group=list(group): self._enqueue(group))  # type: ignore[misc]
-        self.at(0.001, self._work)
+        arrivals: dict[float, list[Task]] = {}
+        for task in self.tasks:
+            arrivals.setdefault(task.created, []).append(task)
+        for created, group in arrivals.items():
+            self.at(created, functools.partial(self._enqueue, group))
+        self.at(0.001, self._poll)
         self.at(5.0, self._sweep)
         while self.events and self.now <= self.seconds:
             self.now, _, what = heapq.heappop(self.events)
@@ -236,9 +246,20 @@ class Simulation:
 
     def _sweep(self) -> None:
         self.call("sweep_leases")
-        self.at(self.now + 5, self._sweep)
+        self.at(self.now + 10, self._sweep)
+
+    def _poll(self) -> None:
+        self._work()
+        self.at(self.now + 2, self._poll)
+
+    def nudge(self) -> None:
+        """Something may be claimable, as a worker hears by NOTIFY."""
+        if not self.nudged:
+            self.nudged = True
+            self.at(self.now + 0.1, self._work)
 
     def _work(self) -> None:
+        self.nudged = False
         for row in self.call("dequeue_tasks", worker="worker", batch_size=20):
             task = self.by_id[row["task_id"]]
             task.claimed = self.now
@@ -246,7 +267,6 @@ class Simulation:
             self.most_running = max(self.most_running, self.running)
             run = _Run(self, task, row["attempt_id"], row["callback_token"])
             self.at(self.now + task.pause, run.ask)
-        self.at(self.now + 1, self._work)
 
 
 class _Run:
@@ -294,6 +314,12 @@ class _Run:
             return
         # What clients do without a throttle: wait, twice as long each time, with jitter.
         self.refused += 1
+        if self.refused > MOST_RETRIES:
+            sim.call("record_callback", **self.attempt, outcome="failure")
+            sim.wasted += self.task.calls[: self.done]
+            sim.running -= 1
+            sim.nudge()
+            return
         pause = min(60.0, 2.0 ** min(self.refused, 6)) * sim.random.uniform(0.5, 1)
         if sim.policy == "reserved":
             sim.call("report_rate_limit", **self.attempt)
@@ -332,6 +358,7 @@ class _Run:
         )
         self.task.finished = sim.now
         sim.running -= 1
+        sim.nudge()
 
 
 # --- what came out ------------------------------------------------------------------------------

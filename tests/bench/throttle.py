@@ -38,9 +38,9 @@ class Workload:
 
 
 def a_call(dice: random.Random) -> Call:
-    """3,000 to 4,000 prompt tokens, answered within two to four seconds."""
+    """3,000 to 4,000 prompt tokens, answered within three seconds."""
     output = dice.randint(150, 450)
-    return Call(dice.randint(3000, 4000), MAX_OUTPUT, output, 2 + output / 225)
+    return Call(dice.randint(3000, 4000), MAX_OUTPUT, output, 1 + output / 225)
 
 
 def short(dice: random.Random, minutes: float) -> list[Task]:
@@ -74,8 +74,8 @@ def mixed(dice: random.Random, minutes: float) -> list[Task]:
 
 
 WORKLOADS = [
-    Workload("short", short, 5, 2, 5),
-    Workload("long", long, 9, 4, 8),
+    Workload("short", short, 6, 2, 5),
+    Workload("long", long, 8, 4, 8),
     Workload("mixed", mixed, 7, 3, 6),
 ]
 
@@ -133,6 +133,8 @@ def simulate(
         "requests": requests,
         "rejected": sim.endpoint.rejected,
         "quota_used": sim.endpoint.quota_used(LIMITS, workload.warm_up * 60, minutes * 60),
+        "wasted": sum(c.input + c.output for c in sim.wasted)
+        / max(1, sum(c.input + c.output for _, c in sim.endpoint.served)),
         "finished": sum(t.finished is not None for t in tasks),
         "most_running": sim.most_running,
         "wait_p50": {p: percentile(w, 0.5) for p, w in waits.items()},
@@ -148,7 +150,7 @@ def print_row(row: dict[str, Any], *, header: bool) -> None:
     """A line of the table, as soon as it is known."""
     if header:
         print(
-            f"{'workload':9}{'policy':18}{'requests':>9}{'429s':>7}{'quota':>7}{'done':>6}"
+            f"{'workload':9}{'policy':18}{'requests':>9}{'429s':>7}{'quota':>7}{'wasted':>8}{'done':>6}"
             f"{'runs':>6}{'beyond turn':>13}  wait p50/p95 by priority"
         )
     waits = "  ".join(
@@ -157,7 +159,7 @@ def print_row(row: dict[str, Any], *, header: bool) -> None:
     )
     print(
         f"{row['workload']:9}{row['policy']:18}{row['requests']:9}{row['rejected']:7}"
-        f"{row['quota_used']:7.1%}{row['finished']:6}{row['most_running']:6}"
+        f"{row['quota_used']:7.1%}{row['wasted']:8.1%}{row['finished']:6}{row['most_running']:6}"
         f"{row['beyond_turn']:11.0f} s  {waits}",
         flush=True,
     )
@@ -186,6 +188,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         ),
         "quota_used_by_workload": {r["workload"]: round(r["quota_used"], 4) for r in reserved},
         "finished": {r["workload"]: r["finished"] for r in reserved},
+        "baseline_wasted": round(max(row["wasted"] for row in retries), 4),
+        "cap_wasted": round(max(row["wasted"] for row in cap), 4),
         "baseline_finished": {r["workload"]: r["finished"] for r in retries},
         "cap_finished": {r["workload"]: r["finished"] for r in cap},
         "largest_wait_beyond_turn": round(max(row["beyond_turn"] for row in reserved), 1),
