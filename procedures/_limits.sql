@@ -17,10 +17,7 @@ begin
     select distinct f.id from agents a cross join unnest(a.former_endpoint_ids) f(id)
     where a.model_endpoint_id = any(endpoints) and f.id <> all(endpoints));
   v_with_window := exists (
-    select from agents a join model_endpoints e on e.id = a.model_endpoint_id
-    where e.id = any(endpoints)
-      and coalesce(a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm,
-                   e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm) is not null);
+    select from unnest(endpoints) e(id) cross join lateral _ceilings(e.id, null) c where c.kind <> 'tasks');
 
   return query
     with spending as materialized (

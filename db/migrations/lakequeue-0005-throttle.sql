@@ -26,7 +26,7 @@ alter table lakequeue.agents
   add column failures_in_a_row integer not null default 0 check (failures_in_a_row >= 0),
   add column learnt_at timestamptz,
   add column learnt_from integer not null default 0,
-  add column estimate_factor real not null default 1 check (estimate_factor between 0.01 and 100),
+  add column estimate_factor real not null default 1 check (estimate_factor > 0 and estimate_factor <= 100),
   add column estimate_error_p50 real,
   add column estimate_error_p95 real,
   add column run_input_tpm real check (run_input_tpm >= 0),
