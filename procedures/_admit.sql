@@ -88,7 +88,8 @@ begin
       from agents a
       join model_endpoints e on e.id = a.model_endpoint_id
       -- Where a limit applies nobody else can claim, so that looking ahead need not lock.
-      cross join lateral _candidates(a.id, case when e.id = any(v_windowed) then v_share + v_look_ahead else v_share end,
+      cross join lateral _candidates(a.id, case when e.id <> all(v_windowed) then v_share
+                                               when a.id = any(v_served) then v_share + v_look_ahead else 64 end,
                                      e.id <> all(v_limited)) c
       where a.id = any(v_served)
          or (e.id = any(v_windowed) and a.paused_at is null)  -- not served here, yet perhaps passed over
@@ -126,7 +127,8 @@ begin
         else
           v_closed_endpoints := v_closed_endpoints || v_task.endpoint_id;
         end if;
-      elsif v_place and v_task.served then
+      elsif v_place and (v_task.served or v_task.passed_over_at <= v_now - v_task.max_passed_over) then
+        -- Room is kept for one that has been passed over for too long, also if this dequeue cannot take it.
         for i in 1 .. coalesce(cardinality(v_kinds), 0) loop
           continue when v_endpoints[i] <> v_task.endpoint_id or v_agents[i] <> v_task.agent_id;
           v_booked[i] := v_booked[i] + v_task.demand[v_kinds[i]];
@@ -134,6 +136,7 @@ begin
             v_used[i] := v_used[i] + v_task.demand[v_kinds[i]];
           end if;
         end loop;
+        continue when not v_task.served;
         v_admitted := v_admitted || v_task.id;
         v_admitted_agents := v_admitted_agents || v_task.agent_id;
         v_admitted_endpoints := v_admitted_endpoints || v_task.endpoint_id;

@@ -13,7 +13,7 @@
 -- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 impossible numbers; LQ409 the call was settled; LQ413 a call that
 --   no window of a limit can hold: make it smaller; LQ428 another isolation level than READ COMMITTED.
 -- Locks: the throttle locks of the attempt's endpoint and, if its agent has moved since, of the agent's new one, by id; if
---   they are not to be had within 250 ms the answer is wait. Then the attempt, if it had not asked before; the call.
+--   they are not to be had within 250 ms the answer is wait. Then the attempt, tried; the call.
 create or replace function lakequeue.reserve_tokens(
   attempt bigint, token text, input_tokens bigint, max_output_tokens bigint, call uuid default gen_random_uuid())
 returns table (answer text, call_id uuid, wait interval)
@@ -63,8 +63,16 @@ begin
   end;
   v_now := _now();
 
+  -- Held until commit, so that whoever closes the attempt closes this call, too. It is not waited for: an agent's own
+  -- heartbeat may hold it, and everybody at the endpoint would wait along.
+  select a.* into v_attempt from task_attempts a where a.id = attempt for no key update skip locked;
+  if not found then
+    answer := 'wait';
+    wait := interval '20 ms';
+    return next;
+    return;
+  end if;
   select t.* into v_task from tasks t where t.id = v_task_id;
-  select a.* into v_attempt from task_attempts a where a.id = attempt;
   if v_attempt.status <> 'running' or v_task.cancel_requested_at is not null then
     answer := case when v_attempt.status <> 'running' then 'lost' else 'cancel' end;
     return next;

@@ -80,8 +80,17 @@ begin
       where d.endpoint_id = e.id and d.granted_at is not null and d.ended_at < v_now - interval '2 minutes'
       order by d.ended_at limit 20 * batch_size) o));
   perform _learn(l.id)
-  from (select a.id from agents a where coalesce(a.learnt_at <= v_now - interval '1 minute', true)
-        order by a.learnt_at nulls first limit batch_size) l;
+  from (
+    select a.id
+    from agents a
+    where coalesce(a.learnt_at <= v_now - interval '1 minute', true)
+      -- only of those that work, so that an idle database writes nothing
+      and coalesce(
+        (select true from task_attempts s where s.endpoint_id = a.model_endpoint_id and s.run_ended_at is null limit 1),
+        (select true from task_attempts s
+         where s.endpoint_id = a.model_endpoint_id and s.run_ended_at > v_now - interval '2 minutes' limit 1))
+    order by a.learnt_at nulls first, a.id
+    limit batch_size) l;
   return next;
 end $$;
 
