@@ -19,8 +19,8 @@ declare
   v_now timestamptz := _now();
   v_share integer;
   v_served integer[];                      -- agents that may be admitted
-  v_limited integer[];                     -- endpoints with limits
-  v_windowed integer[];                    -- of these, with limits per minute
+  v_windowed integer[];                    -- endpoints with limits per minute
+  v_common integer[];                      -- of these, those of several agents
   -- the limits, an element each
   v_endpoints integer[];
   v_agents integer[];                      -- null where the limit is the endpoint's
@@ -32,9 +32,11 @@ declare
   v_booked numeric[];
   -- the course of the choice
   v_task record;
+  v_overdue boolean;
   v_place boolean;
   v_room boolean;                          -- whether the agent's own limits per minute have room
   v_endpoint_room boolean;                 -- whether the endpoint's have
+  i integer;                               -- of a limit
   v_position integer;
   v_look_further boolean;
   v_admitted bigint[];
@@ -53,14 +55,17 @@ begin
          array_agg(l.ceiling::numeric), array_agg(l.used), array_agg(l.booked)
   into v_endpoints, v_agents, v_kinds, v_ceilings, v_used_before, v_booked_before
   from _limits(exclusive || shared) l;
-  v_limited := coalesce(v_endpoints, '{}'::integer[]);
+  v_endpoints := coalesce(v_endpoints, '{}'::integer[]);
   v_windowed := array(select u.endpoint_id from unnest(v_endpoints, v_kinds) u(endpoint_id, kind) where u.kind > 1);
+  v_common := array(
+    select a.model_endpoint_id from agents a where a.model_endpoint_id = any(v_windowed)
+    group by a.model_endpoint_id having count(*) > 1);
 
   v_served := array(
     select a.id
     from agents a
     join model_endpoints e on e.id = a.model_endpoint_id
-    where (e.id = any(exclusive) or (e.id = any(shared) and e.id <> all(v_limited)))
+    where (e.id = any(exclusive) or (e.id = any(shared) and e.id <> all(v_endpoints)))
       and (only_agents is null or a.id = any(only_agents))
       and a.paused_at is null
       and coalesce(e.cooldown_until <= v_now, true)
@@ -70,7 +75,7 @@ begin
   end if;
   v_share := case when fair then ceil(wanted::numeric / cardinality(v_served)) else wanted end;
 
-  -- Only if something does not fit is it worth looking further ahead.
+  -- Only if something does not fit is it worth looking further ahead, or where one agent's tasks may pass another's.
   <<looks>>
   for v_look_ahead in 0 .. 64 by 64 loop
     v_used := v_used_before;
@@ -88,20 +93,21 @@ begin
       from agents a
       join model_endpoints e on e.id = a.model_endpoint_id
       -- Where a limit applies nobody else can claim, so that looking ahead need not lock.
-      cross join lateral _candidates(a.id, case when e.id <> all(v_windowed) then v_share
-                                               when a.id = any(v_served) then v_share + v_look_ahead else 64 end,
-                                     e.id <> all(v_limited)) c
+      cross join lateral _candidates(a.id, case when e.id = any(v_common) then v_share + 64
+                                               when e.id = any(v_windowed) then v_share + v_look_ahead else v_share end,
+                                     e.id <> all(v_endpoints)) c
       where a.id = any(v_served)
          or (e.id = any(v_windowed) and a.paused_at is null)  -- not served here, yet perhaps passed over
       order by c.priority desc, c.created_at, c.id
     loop
       v_position := v_position + 1;
+      v_overdue := coalesce(v_task.passed_over_at <= v_now - v_task.max_passed_over, false);
       continue when v_task.endpoint_id = any(v_closed_endpoints) or v_task.agent_id = any(v_closed_agents)
-        or cardinality(array_positions(v_admitted_agents, v_task.agent_id)) >= v_share;
+        or (not v_overdue and cardinality(array_positions(v_admitted_agents, v_task.agent_id)) >= v_share);
 
       v_place := true; v_room := true; v_endpoint_room := true;
-      for i in 1 .. coalesce(cardinality(v_kinds), 0) loop
-        if v_endpoints[i] <> v_task.endpoint_id or v_agents[i] <> v_task.agent_id then
+      foreach i in array array_positions(v_endpoints, v_task.endpoint_id) loop
+        if v_agents[i] <> v_task.agent_id then
           continue;
         elsif v_kinds[i] = 1 then
           v_place := v_place and v_used[i] < v_ceilings[i];
@@ -112,7 +118,7 @@ begin
       end loop;
 
       if not v_room then
-        if v_task.passed_over_at > v_now - v_task.max_passed_over or v_task.passed_over_at is null then
+        if not v_overdue then
           v_misfits := v_misfits || v_task.id;
           v_misfit_endpoints := v_misfit_endpoints || v_task.endpoint_id;
           v_misfit_agents := v_misfit_agents || case when v_endpoint_room then v_task.agent_id end;
@@ -127,10 +133,10 @@ begin
         else
           v_closed_endpoints := v_closed_endpoints || v_task.endpoint_id;
         end if;
-      elsif v_place and (v_task.served or v_task.passed_over_at <= v_now - v_task.max_passed_over) then
+      elsif v_place and (v_task.served or v_overdue) then
         -- Room is kept for one that has been passed over for too long, also if this dequeue cannot take it.
-        for i in 1 .. coalesce(cardinality(v_kinds), 0) loop
-          continue when v_endpoints[i] <> v_task.endpoint_id or v_agents[i] <> v_task.agent_id;
+        foreach i in array array_positions(v_endpoints, v_task.endpoint_id) loop
+          continue when v_agents[i] <> v_task.agent_id;
           v_booked[i] := v_booked[i] + v_task.demand[v_kinds[i]];
           if v_kinds[i] = 1 or not v_task.reserves_calls then
             v_used[i] := v_used[i] + v_task.demand[v_kinds[i]];

@@ -116,4 +116,4 @@ def _race(database: Database, seconds: float) -> float:
         thread.start()
     for thread in threads:
         thread.join()
-    return sum(done) / (sum(spent) / WORKERS)
+    return sum(done) / seconds, sum(done) / sum(spent)
