@@ -167,12 +167,12 @@ begin
     for no key update skip locked);
   update tasks t set passed_over_at = v_now where t.id = any(v_misfits);
 
+  -- What else must hold is asked of the locked rows: the planner would read a whole index for it.
   return array(
-    select t.id
-    from tasks t
-    where t.id = any(v_admitted) and t.status = 'enqueued' and t.retry_at is null
-    order by t.id
-    for no key update skip locked);
+    select l.id
+    from (select t.id, t.status, t.retry_at from tasks t
+          where t.id = any(v_admitted) order by t.id for no key update skip locked) l
+    where l.status = 'enqueued' and l.retry_at is null);
 end $$;
 
 comment on function lakequeue._admit(integer[], integer[], integer[], integer, boolean) is

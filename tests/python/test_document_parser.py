@@ -812,7 +812,7 @@ def test_an_unreachable_database_is_told(
 class Line:
     """An attempt's line to the queue that says what the test wants."""
 
-    def __init__(self, *answers: float | None | Exception) -> None:
+    def __init__(self, *answers: float | Exception | None) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[object, int, int]] = []
         self.waited: list[float] = []

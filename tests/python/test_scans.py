@@ -69,11 +69,13 @@ CALLS = [
         WORKER,
         "dequeue_tasks('alive', 10)",
         lambda rows: [row[0] for row in rows] == ["claimed"] * 10,
+        rows=3000,  # each attempt that runs under a limit
     ),
     Call(
         WORKER,
         "dequeue_tasks('alive', 10, array['limited'])",
         lambda rows: {row[0] for row in rows} == {"claimed"},
+        rows=3000,
     ),
     Call(WORKER, "dequeue_tasks('alive', 10, array['full'])", gives()),
     Call(
@@ -242,7 +244,8 @@ select task.id, task.id, 1, task.agent_id, agent.model_endpoint_id, 100,
   join agents as agent on agent.id = task.agent_id
  where task.attempt_count = 1 and task.id between %(first)s and %(last)s;
 
--- Of each hundred attempts one has made a call whose row is still there; those that run make two.
+-- Of each hundred attempts one has made a call whose row is still there; of those that run some
+-- make one now.
 insert into model_calls (attempt_id, key, endpoint_id, agent_id, priority, input_tokens,
                          output_tokens, asked_at, seen_at, granted_at, ended_at)
 select attempt.id, md5(attempt.id::text)::uuid, attempt.endpoint_id, attempt.agent_id, 5, 80, 20,
@@ -250,7 +253,7 @@ select attempt.id, md5(attempt.id::text)::uuid, attempt.endpoint_id, attempt.age
        case when attempt.status <> 'running' then attempt.started_at end
   from task_attempts as attempt
  where attempt.id between %(first)s and %(last)s
-   and (attempt.id %% 100 = 0 or attempt.status = 'running');
+   and (attempt.id %% 100 = 0 or (attempt.status = 'running' and attempt.id %% 20 = 1));
 
 insert into results (attempt_id, task_id, result, confidence, stored_at)
 select task.id, task.id, '{"document_type": "invoice"}', 0.9, task.finished_at
@@ -323,7 +326,13 @@ def fill(database: Database, first: int, last: int) -> Facts:
     facts["token"] = value(
         "select _callback_token(id, run_key) from task_attempts where id = %s", facts["running"]
     )
-    facts["call"] = value("select md5(%s::text)::uuid", facts["running"])
+    facts["call"] = value(
+        """insert into model_calls (attempt_id, key, endpoint_id, agent_id, priority, input_tokens,
+                                    output_tokens, asked_at, seen_at, granted_at)
+           select id, gen_random_uuid(), endpoint_id, agent_id, 5, 80, 20, now(), now(), now()
+             from task_attempts where id = %s returning key""",
+        facts["running"],
+    )
     owner.execute(
         """insert into extraction_documents (extraction_id, name, task_id)
            select %s, document_path, id from tasks order by id limit %s""",

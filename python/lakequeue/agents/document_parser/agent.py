@@ -361,10 +361,10 @@ def _explain(error: Exception) -> _Failure:
             return _Failure("permanent_failure", error.problem, message)
         case RateLimited():
             return _Failure("rate_limited", "rate_limited", message, error.retry_after)
-        case CallTooLarge():
-            return _Failure("permanent_failure", "call_too_large", message)
         case ModelRefused():
-            return _Failure("permanent_failure", "model_request_refused", message)
+            never = isinstance(error, CallTooLarge)
+            kind = "call_too_large" if never else "model_request_refused"
+            return _Failure("permanent_failure", kind, message)
         case ModelUnavailable():
             return _Failure("failure", "model_unavailable", message)
         case AnswerInvalid():

@@ -158,7 +158,7 @@ class Attempt:
     # --- model calls
 
     def reserve_call(self, call: UUID, input_tokens: int, max_output_tokens: int) -> float | None:
-        """Ask whether a model call may start: None if so, else how long to wait before asking again.
+        """Ask whether a model call may start: None if so, else after how long to ask again.
 
         Raises Stopped if the run has to stop, LakequeueError LQ413 if the call never fits.
         """
