@@ -17,6 +17,7 @@ declare
   v_now timestamptz := _now();
   v_window_start timestamptz := v_now - interval '60 seconds';
   v_agent agents;
+  v_endpoints integer[];
   v_used record;
   v_pace record;
 begin
@@ -25,6 +26,7 @@ begin
     return;
   end if;
 
+  v_endpoints := v_agent.model_endpoint_id || v_agent.former_endpoint_ids;
   select count(*)::integer as attempts,
          least(greatest(percentile_cont(0.95) within group (order by u.used / u.bare), 0.01), 100) as factor,
          percentile_cont(0.5) within group (order by u.used / u.estimated - 1) as error_p50,
@@ -53,15 +55,15 @@ begin
     select c.input_tokens, c.output_tokens, c.requests,
            greatest(extract(epoch from a.alive - coalesce(c.waited, '0')), 0.05 * extract(epoch from a.alive))::real as seconds
     from (
-      select s.id, v_now - greatest(s.started_at, v_window_start) as alive
-      from task_attempts s
-      where s.endpoint_id = any(v_agent.model_endpoint_id || v_agent.former_endpoint_ids) and s.agent_id = v_agent.id
-        and s.reserves_calls and s.run_ended_at is null and s.status = 'running' and s.started_at < v_now
-      union all
-      select s.id, s.run_ended_at - greatest(s.started_at, v_window_start)
-      from task_attempts s
-      where s.endpoint_id = any(v_agent.model_endpoint_id || v_agent.former_endpoint_ids) and s.agent_id = v_agent.id
-        and s.reserves_calls and s.run_ended_at > v_window_start and s.status = 'succeeded' and s.started_at < s.run_ended_at
+      select s.id, coalesce(s.run_ended_at, v_now) - greatest(s.started_at, v_window_start) as alive
+      from (
+        select r.* from task_attempts r where r.endpoint_id = any(v_endpoints) and r.run_ended_at is null
+        union all
+        select r.* from task_attempts r where r.endpoint_id = any(v_endpoints) and r.run_ended_at > v_window_start
+        offset 0  -- or the planner would read all of an index on the status instead
+      ) s
+      where s.agent_id = v_agent.id and s.reserves_calls and s.status in ('running', 'succeeded')
+        and s.started_at < coalesce(s.run_ended_at, v_now)
     ) a
     cross join lateral (
       select sum(m.input_tokens) filter (where m.ended_at > v_window_start) as input_tokens,
