@@ -171,7 +171,7 @@ begin
   return array(
     select l.id
     from (select t.id, t.status, t.retry_at from tasks t
-          where t.id = any(v_admitted) order by t.id for no key update skip locked) l
+          where t.id = any(v_admitted) order by t.id offset 0 for no key update skip locked) l
     where l.status = 'enqueued' and l.retry_at is null);
 end $$;
 

@@ -100,7 +100,7 @@ CALLS = [
         WORKER,
         "sweep_leases(50)",
         lambda rows: rows[0][0] > 0 and rows[0][1] == 50,
-        rows=3000,
+        rows=8000,
         blocks=10_000,
     ),
     Call(WORKER, "record_usage(%(succeeded)s, 1000, 100)", gives("recorded")),
