@@ -26,7 +26,8 @@ begin
   with claimed as (
     update tasks t
     set status = 'processing', attempt_count = t.attempt_count + 1,
-        passed_over_at = null, estimated_tokens = _estimate(a, t.page_count, t.document_bytes), locked_by = worker, lease_expires_at = v_now + a.lease_duration
+        passed_over_at = null, estimated_tokens = _estimate(a, t.page_count, t.document_bytes),
+        locked_by = worker, lease_expires_at = v_now + a.lease_duration
     from agents a
     where t.id = any(_claim.tasks) and a.id = t.agent_id
     returning t.id, t.attempt_count, t.agent_id, a.model_endpoint_id, t.estimated_tokens, a.reserves_calls

@@ -43,7 +43,8 @@ begin
   where e.id = v_id
   returning e.* into v_after;
   if to_jsonb(v_after) - 'cooldown_until' <> to_jsonb(v_before) - 'cooldown_until' then
-    perform _log_event('endpoint_configured', detail => to_jsonb(v_after) - array['id', 'name', 'cooldown_until'] || jsonb_build_object('endpoint', endpoint));
+    perform _log_event('endpoint_configured', detail =>
+      to_jsonb(v_after) - array['id', 'name', 'cooldown_until'] || jsonb_build_object('endpoint', endpoint));
     perform _nudge('lakequeue_worker');
   end if;
   return v_id;
