@@ -1,4 +1,4 @@
--- Who may call what (design section 6). Run by `lakequeue migrate` after the functions were installed; everything not
+-- Who may call what (the roles of db/README.md). Run by `lakequeue migrate` after the functions were installed; everything not
 -- listed here is taken back first, so that this file is the whole truth.
 
 revoke all on all routines in schema lakequeue from public,

@@ -1,6 +1,6 @@
 -- The token that lets an attempt's agent report: sha256 over the installation's secret, the attempt and its run key.
 -- Derived, not stored, so that a worker that adopts the attempt hands the same one to the same run; a new secret
--- (quiesce) makes every token of a copied database worthless.
+-- makes every token of a copied database worthless.
 create or replace function lakequeue._callback_token(attempt bigint, run_key uuid)
 returns text
 language plpgsql stable

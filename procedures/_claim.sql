@@ -1,5 +1,6 @@
--- Makes a worker the owner of locked, enqueued tasks: processing, a lease, a new attempt each. One statement, so that
--- a claim and its attempt exist together or not at all. attempt_count rises here (rule 7): a crash counts.
+-- Makes a worker the owner of locked, enqueued tasks: processing, a lease, a new attempt each. The claims and
+-- their attempts are one statement, so that they exist together or not at all; the delta is written before, while usage is
+-- still that of the earlier attempts. attempt_count rises here (rule 7): a crash counts.
 --
 -- tasks: ids, locked by the caller. Returns the ids of the new attempts.
 create or replace function lakequeue._claim(tasks bigint[], worker text)

@@ -1,4 +1,7 @@
 -- Appends to task_events. No locks.
+--
+-- kind: what happened, a word of db/README.md's list. task, attempt, agent: ids of what it is about. actor: who did it, by
+-- default the login. reason: why. detail: further facts.
 create or replace function lakequeue._log_event(
   kind text, task bigint default null, attempt bigint default null, agent integer default null,
   actor text default null, reason text default null, detail jsonb default null)

@@ -1,12 +1,13 @@
 -- Gives a worker the attempts that a dead worker claimed but never recorded a run for. The adopter submits them with
 -- the same run key and token, so that a run which was submitted after all is found again, not paid twice.
 --
--- worker: the adopter. batch_size: most attempts, 1 to 1000.
+-- worker: the adopter. batch_size: most attempts, 1 to 1000. agents: names of the agents it serves, null for all.
 -- Returns the attempts as dequeue_tasks does, outcome adopted, with a fresh lease. A worker is dead when it stopped, or
 --   has been silent for a minute; one that sends no heartbeats (a person at psql), a minute after its claim.
--- Errors: LQ400 bad worker or batch size.
+-- Errors: LQ400 bad worker or batch size; LQ404 unknown agent.
 -- Locks: the tasks in id order, skipping locked ones, then their attempts.
-create or replace function lakequeue.adopt_attempts(worker text, batch_size integer default 10)
+create or replace function lakequeue.adopt_attempts(
+  worker text, batch_size integer default 10, agents text[] default null)
 returns table (
   outcome text, task_id bigint, attempt_id bigint, attempt_number integer, agent text, job_id bigint,
   run_key uuid, callback_token text, customer text, document_path text, payload jsonb, page_count integer,
@@ -21,6 +22,7 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := _now();
+  v_agent_ids integer[] := _agent_ids(agents);
   v_task_ids bigint[];
   v_attempt_ids bigint[];
 begin
@@ -39,7 +41,8 @@ begin
         cross join lateral (  -- LIMIT keeps it a probe per task, whatever the statistics say
           select r.run_id, r.started_at from task_attempts r where r.task_id = p.id and r.status = 'running' limit 1) a
         left join workers w on w.name = p.locked_by
-        where a.run_id is null
+        where g.id = any(v_agent_ids)
+          and a.run_id is null
           and p.locked_by <> adopt_attempts.worker
           and p.cancel_requested_at is null
           and p.lease_expires_at > v_now
@@ -74,5 +77,5 @@ begin
   return query select c.* from _claims(v_attempt_ids, 'adopted') c;
 end $$;
 
-comment on function lakequeue.adopt_attempts(text, integer) is
+comment on function lakequeue.adopt_attempts(text, integer, text[]) is
   'Gives a worker the attempts of dead workers that have no run yet.';

@@ -1,10 +1,10 @@
--- How sure agents were of their results (D6): over the newest completed documents under the filter, so that it reads a
+-- How sure agents were of their results: over the newest completed documents under the filter, so that it reads a
 -- bounded number of rows however long the history.
 --
 -- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
 -- sample: how many documents at most, 1 to 10000. low: a confidence below this counts as low.
--- Returns one row: documents looked at; rated: those with a confidence; mean of these, null if there are none; low: how
---   many are below the bound; more: there are older ones that were not looked at.
+-- Returns one row: documents looked at; rated: those with a confidence; mean of these, null if there are none;
+--   low_rated: how many are below the bound; more: there are older ones that were not looked at.
 -- Errors: LQ400 sample or low out of range, an unknown status; LQ404 an unknown agent.
 create or replace function lakequeue.confidence_summary(
   from_day date default null, to_day date default null, statuses text[] default null, agents text[] default null,

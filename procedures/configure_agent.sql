@@ -4,7 +4,8 @@
 -- agent: its name. job_id: Databricks job. model_endpoint: whose budget it spends; made if unknown, by default one of
 -- its own with the agent's name. lease_duration: without a heartbeat its attempts lose their task after this.
 -- reconcile_grace: how long after that a run may still live; by default one lease, 0 where no run outlives its worker.
--- max_attempts, max_rate_limited: see the table. retry_base, retry_cap: first and longest wait before a retry.
+-- max_attempts, max_rate_limited: failures, and rate limits, at which a task fails for good. retry_base, retry_cap: first
+-- and longest wait before a retry.
 -- tokens_per_task, tokens_per_page: what estimate_tokens multiplies. parameters: handed to every run.
 -- max_input_tpm, max_output_tpm, max_rpm: further limits, see configure_endpoint. reserves_calls: its runs ask
 --   reserve_tokens before every model call. output_share: part of an estimate that is

@@ -16,7 +16,7 @@ as $$
 begin
   if not exists (select from extractions e where e.id = extraction) then
     raise exception using errcode = 'LQ404', message = format('there is no extraction %s', coalesce(extraction::text, 'null')),
-      hint = 'Open one with lakequeue.create_extraction(name).';
+      hint = 'lakequeue.list_extractions() shows the extractions there are.';
   end if;
   return query
     select row_number() over (order by d.id)::integer, d.name, d.task_id,

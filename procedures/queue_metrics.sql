@@ -1,4 +1,4 @@
--- Tasks by status, with their usage and response time (D1 to D5, D7): from rollups and unfolded deltas, exact at every
+-- Tasks by status, with their usage and response time: from rollups and unfolded deltas, exact at every
 -- instant without a look at history; processing is counted live.
 --
 -- from_day, to_day: inclusive days of finished_at in the reporting time zone, null for open; live tasks are "now" and

@@ -1,4 +1,4 @@
--- Lets a person read (viewer) or act (operator) through the web process; role null takes them off the list.
+-- Puts a person on the list: an operator may act through the web process, a viewer may not; null takes them off.
 -- Errors: LQ400 a blank identity or another role.
 create or replace function lakequeue.set_person(identity text, role text)
 returns void

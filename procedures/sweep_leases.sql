@@ -1,7 +1,7 @@
 -- The periodic upkeep of the queue, bounded and safe to call from anywhere any number of times; workers do every
--- second. One batch each of:
+-- second while anything happens, and less and less often when nothing does. One batch each of:
 -- 1. attempts whose lease, and the agent's reconcile_grace after it, have run out: ended as expired, their tasks back in
---    the queue, cancelled if that was asked for, or failed at max_attempts (Q2, rule 3);
+--    the queue, cancelled if that was asked for, or failed at max_attempts (rules 3 and 7);
 -- 2. retries whose time has come: claimable again (rule 2);
 -- 3. runs of attempts closed long enough ago to be presumed dead: they count in no limit any more;
 -- 4. workers silent for a minute: taken for dead;

@@ -1,5 +1,5 @@
--- Refuses every change of status that design section 5 does not list, even from a raw UPDATE. The WHEN clause names the
--- illegal pairs, so that a legal change calls nothing.
+-- Refuses every change of status that db/README.md (How a task moves) does not show, even from a raw UPDATE. The WHEN
+-- clause names the illegal pairs, so that a legal change calls nothing.
 create or replace function lakequeue.guard_task_status()
 returns trigger
 language plpgsql

@@ -11,9 +11,9 @@ create table lakequeue.installation (
   time_zone text not null default 'UTC',
   schema_version integer not null default 0
 );
-comment on table lakequeue.installation is 'One row: what makes this installation itself. quiesce renews id and secret in a copy.';
+comment on table lakequeue.installation is 'One row: what makes this installation itself. A copy that must not act as it gets another id and secret.';
 comment on column lakequeue.installation.only_row is 'Always true: there is one row.';
-comment on column lakequeue.installation.id is 'Identity of the installation; part of every job parameter set.';
+comment on column lakequeue.installation.id is 'Identity of the installation: tells a copy from the original.';
 comment on column lakequeue.installation.secret is 'Callback tokens are derived from it; nobody but the owner reads it.';
 comment on column lakequeue.installation.time_zone is 'The one reporting time zone: a finished task belongs to the day of finished_at in it.';
 comment on column lakequeue.installation.schema_version is 'Number of the newest migration; set by lakequeue migrate.';
@@ -102,4 +102,4 @@ create table lakequeue.people (
 );
 comment on table lakequeue.people is 'Who may act through the web process; database logins are governed by grants instead.';
 comment on column lakequeue.people.identity is 'The person as the web process names them, an e-mail address as a rule.';
-comment on column lakequeue.people.role is 'viewer: may read; operator: may also act.';
+comment on column lakequeue.people.role is 'operator: may act; viewer: is known, and may not.';

@@ -2,7 +2,7 @@
 -- token, so that nothing is paid twice; what a living worker has stays with it.
 begin;
 \ir scenarios.sql
-select plan(47);
+select plan(50);
 
 select worker_heartbeat('dead') \gset
 select worker_heartbeat('alive') \gset
@@ -115,6 +115,14 @@ select is(pg_temp.adopted(), '{}', 'who claims by hand has a minute');
 select advance('1 us') \gset
 select ok(pg_temp.would_adopt(:by_hand), 'then it may be adopted');
 select is(pg_temp.adopted(), array[:by_hand]::bigint[], 'and is');
+
+-- a worker adopts what it serves, and nothing else
+select pg_temp.with_dead_worker(start()) as served \gset
+select configure_agent('another agent') \gset
+select results_eq($$select count(*) from adopt_attempts('heir', 10, '{another agent}')$$, $$values (0::bigint)$$, 'not of an agent that it does not serve');
+select results_eq(format($$select attempt_id from adopt_attempts('heir', 10, array['another agent', %L])$$, agent_of(task_of(:served))),
+                  array[:served]::bigint[], 'of one that it serves');
+select refused($$select adopt_attempts('heir', 10, '{nobody}')$$, 'LQ404', 'an agent that there is not');
 
 -- --- a batch --------------------------------------------------------------------------------------------------------
 
