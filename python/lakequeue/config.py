@@ -1,7 +1,7 @@
 """Settings from the environment, in one place.
 
-`Settings.from_environment()` reads them once; nothing else reads LAKEQUEUE_* variables, except
-the program of a run, whose environment its relay builds. `describe()` gives README's table.
+`Settings.from_environment()` reads them once; nothing else reads these variables, except the
+program of a run, whose environment its relay builds. `describe()` gives README's table.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Settings:
         metadata={
             "variable": "LAKEQUEUE_DATA_DIR",
             "default": "the user's data folder, e.g. ~/.local/share/lakequeue",
-            "meaning": "Folder of the embedded PostgreSQL and of local traces",
+            "meaning": "Folder of everything kept on this machine: the embedded PostgreSQL, "
+            "traces, uploads, logs of runs, the web part's secret",
         },
     )
     chat_url: str | None = field(
@@ -77,6 +78,14 @@ class Settings:
             "variable": "LAKEQUEUE_DOCUMENT_FOLDERS",
             "default": "none (on the embedded database: any)",
             "meaning": "Further folders, separated as in PATH, from which pages show originals",
+        },
+    )
+    port: int = field(
+        default=8080,
+        metadata={
+            "variable": "DATABRICKS_APP_PORT",
+            "default": "8080",
+            "meaning": "Port of the web part where `--port` is not given",
         },
     )
     hosts: tuple[str, ...] = field(
@@ -139,6 +148,7 @@ class Settings:
                 for part in given.get("document_folders", "").split(os.pathsep)
                 if part
             ),
+            port=_count("DATABRICKS_APP_PORT", given.get("port"), 8080, 65535),
             hosts=tuple(part.strip() for part in given.get("hosts", "").split(",") if part.strip()),
             identity_header=given.get("identity_header"),
             max_streams=_count("LAKEQUEUE_MAX_STREAMS", given.get("max_streams"), 200, 5000),

@@ -450,9 +450,7 @@ def revert_to(
     say = progress or _silent
     with _locked_session(conninfo, say) as conn:
         applied = _applied(conn)
-        if not applied:
-            raise MigrationError("no migration is applied, so there is nothing to revert")
-        kept = _kept(applied, name)
+        kept = kept_by_revert(applied, name)
         later = applied[len(kept) :]
         if not later:
             say(f"nothing to do: {kept[-1]} is the newest migration that is applied")
@@ -496,8 +494,10 @@ def _revert(conn: Connection, backend: Backend, doomed: list[Migration]) -> None
                 backend.rollback_one(migration)
 
 
-def _kept(applied: list[str], name: str) -> list[str]:
+def kept_by_revert(applied: list[str], name: str) -> list[str]:
     """The applied migrations up to `name`, which may be its number alone."""
+    if not applied:
+        raise MigrationError("no migration is applied, so there is nothing to revert")
     if name == NOTHING:
         return []
     for position, migration in enumerate(applied):
@@ -801,6 +801,3 @@ def _place(error: psycopg.Error) -> str | None:
 
 def _silent(line: str) -> None:
     del line
-
-
-SCHEMA_VERSION = code_version()

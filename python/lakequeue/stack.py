@@ -1,7 +1,7 @@
 """What runs documents on this machine, put together: database, traces, model, relay, worker.
 
-`lakequeue parse` and `lakequeue worker` build the same stack. Everything slow begins at once and
-goes on side by side: the fork server's imports (seconds), the database, the simulator.
+`lakequeue parse`, `worker` and `up` build the same stack. Everything slow begins at once and goes
+on side by side: the fork server's imports (seconds), the database, the simulator.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 from psycopg.types.json import Json
 
 from lakequeue import database, embedded, migrate, simulator, traces
+from lakequeue.agents import DOCUMENT_PARSER
 from lakequeue.config import Settings
 from lakequeue.errors import Problem, WrongUse
 from lakequeue.forkserver import ForkedProcess, ForkServer, ForkServerError
@@ -27,7 +28,6 @@ from lakequeue.worker import DRAIN_SECONDS, IDLE_LIMIT_SECONDS, Worker
 
 log = logging.getLogger(__name__)
 
-AGENT = "document-parser"
 SIMULATOR = "simulator"
 SIMULATOR_TOKENS_PER_MINUTE = 200_000
 SIMULATOR_PRICE = {"input_usd": 0.50, "cached_usd": 0.10, "output_usd": 1.50}
@@ -35,7 +35,6 @@ SIMULATOR_PRICE = {"input_usd": 0.50, "cached_usd": 0.10, "output_usd": 1.50}
 LEASE = "30 seconds"
 """Short, since a local agent extends it from a thread and its death is seen at once anyway."""
 STORE_SECONDS = 120.0
-SETTLE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ def configure(place: Place, model: Model) -> None:
         database.call(
             connection,
             "configure_agent",
-            agent=AGENT,
+            agent=DOCUMENT_PARSER,
             model_endpoint=model.name,
             lease_duration=LEASE,
             reconcile_grace="0",
@@ -181,7 +180,7 @@ def configure(place: Place, model: Model) -> None:
 def _status(connection: database.Connection) -> dict[str, Any] | None:
     """How the agent stands; None where nobody has configured it."""
     try:
-        (status,) = database.call(connection, "agent_status", agents=[AGENT])
+        (status,) = database.call(connection, "agent_status", agents=[DOCUMENT_PARSER])
     except database.LakequeueError as error:
         if error.sqlstate == "LQ404":
             return None
@@ -291,7 +290,7 @@ def make_worker(
         place.worker_conninfo,
         relay,
         # Only what can run here: an agent that is a Databricks job is another worker's.
-        agents=agents or [AGENT],
+        agents=agents or [DOCUMENT_PARSER],
         settler=settler,
         idle_limit=idle_limit,
         drain_seconds=drain_seconds,

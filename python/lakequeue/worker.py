@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 CHANNEL = "lakequeue_worker"
 TEND_SECONDS = 1.0
 BEAT_SECONDS = 10.0
+BEAT_LIMIT_SECONDS = 30.0
+"""Longest wait between two heartbeats: a worker silent for a minute counts as dead."""
 LOOK_SECONDS = 0.5
 """Shortest wait between two looks at a queue that gave nothing."""
 IDLE_LIMIT_SECONDS = 30.0
@@ -148,7 +150,9 @@ class Worker:
             "fold", self._fold_rollups, lambda: max(TEND_SECONDS, self._idle_delay())
         )
         self._beat = _Step(
-            "heartbeat", self._heartbeat, lambda: max(BEAT_SECONDS, self._idle_delay())
+            "heartbeat",
+            self._heartbeat,
+            lambda: min(BEAT_LIMIT_SECONDS, max(BEAT_SECONDS, self._idle_delay())),
         )
         self._adopt = _Step("adopt", self._adopt_attempts, self._beat.wait)
         self._settle = _Step("settle", self._settle_usage, self._beat.wait)
@@ -341,7 +345,9 @@ class Worker:
         """Take over what a dead worker claimed and did not submit."""
         free = min(ADOPT_BATCH, self._free_places())
         if free > 0:
-            rows = self._call("adopt_attempts", worker=self.name, batch_size=free)
+            rows = self._call(
+                "adopt_attempts", worker=self.name, batch_size=free, agents=self._agents
+            )
             if rows:
                 self._take_runs(rows)
                 self._adopt.due = 0.0
@@ -434,6 +440,15 @@ class Worker:
 
     def _tend_runs(self) -> None:
         """Record runs, close attempts whose runs ended, extend leases, cancel."""
+        if not (
+            self._relay.outlives_worker
+            or self._relay.alive()
+            or self._runs
+            or self._submissions
+            or self._unrecorded
+            or self._ended
+        ):
+            return  # nothing that this worker alone could know of: an idle database is left alone
         self._submit()
         self._report_ended()
         for _ in range(ROUNDS):

@@ -24,7 +24,7 @@ def run(parameters: dict[str, str]) -> int:
                     "environment": {
                         name: value
                         for name, value in os.environ.items()
-                        if name.startswith("LAKEQUEUE_TEST")
+                        if name == "LAKEQUEUE_TEST_A"
                     },
                 }
             )

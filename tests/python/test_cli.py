@@ -126,12 +126,14 @@ def test_settings_come_from_the_environment() -> None:
             "LAKEQUEUE_CHAT_TOKEN": "secret",
             "LAKEQUEUE_LOG_LEVEL": "DEBUG",
             "LAKEQUEUE_CHAT_URL": "",
+            "DATABRICKS_APP_PORT": "8000",
         }
     )
     assert settings.database_url == "postgresql://db/x"
     assert settings.data_dir == Path.home() / "lq"
     assert settings.chat_url is None
     assert settings.log_level == "debug"
+    assert settings.port == 8000
     assert "secret" not in repr(settings)
 
 
@@ -179,9 +181,10 @@ def test_migrate(empty_database: Database) -> None:
     assert result.returncode == 2
     assert "--yes" in result.stderr
 
-    result = run("migrate", "--revert-to", "0009", "--yes", url=url)
-    assert result.returncode == 1
-    assert "no migration 0009 is applied" in result.stderr
+    for options in ([], ["--yes"]):
+        result = run("migrate", "--revert-to", "0009", *options, url=url)
+        assert result.returncode == 1
+        assert "no migration 0009 is applied" in result.stderr
 
     result = run("migrate", "--revert-to", "nothing", "--yes", url=url)
     assert result.returncode == 0
@@ -252,7 +255,7 @@ def test_embedded_database_runs_as_long_as_its_command(folder: Path) -> None:
         "select lakequeue.schema_version()",
         LAKEQUEUE_DATA_DIR=str(folder),
     )
-    assert result.stdout == f"{migrate.SCHEMA_VERSION}\n"
+    assert result.stdout == f"{migrate.code_version()}\n"
     assert not (folder / "postgres" / "postmaster.pid").exists()
 
 

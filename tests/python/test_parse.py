@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 
 from lakequeue import database as db
 from lakequeue import embedded
+from lakequeue.commands._place import program
 from tests.servers import Database
 
 DOCUMENTS = Path(__file__).resolve().parents[1] / "documents"
@@ -195,8 +197,45 @@ def test_the_table_fits_and_tells_what_matters(
     assert "document_empty" in line
     completed = sum(row["status"] == "completed" for row in parsed)
     assert f"{completed} completed, {len(parsed) - completed} failed" in shown.stdout
-    assert "429 from the simulator: 0" in shown.stdout
-    assert "lakequeue status" in shown.stdout
+    # Nothing was spent this time: all is known, or refused.
+    assert "from earlier parses" in shown.stdout
+    assert not re.search(r"tokens ·|USD \(|429", shown.stdout)
+    assert f"lakequeue status --data-dir {data_dir}" in shown.stdout
+
+
+def test_the_summary_counts_what_this_call_spent(data_dir: Path, tmp_path: Path) -> None:
+    known, new = tmp_path / "known.pdf", tmp_path / "new.pdf"
+    for path in (known, new):
+        path.write_bytes((DOCUMENTS / "invoice-en.pdf").read_bytes() + f"\n%% {path}".encode())
+    (row,) = parse(known, LAKEQUEUE_DATA_DIR=str(data_dir))
+    tokens = row["input_tokens"] + row["output_tokens"]
+    shown = run("parse", known, new, new, LAKEQUEUE_DATA_DIR=str(data_dir)).stdout
+    assert f"3 completed · 1 from earlier parses · {tokens:,} tokens · " in shown
+    assert "USD (the simulator's made-up price)" in shown
+    assert "429 from the simulator: 0" in shown
+    assert "--data-dir" not in shown
+    shown = run("parse", known, new, LAKEQUEUE_DATA_DIR=str(data_dir)).stdout
+    assert re.search(r"\n2 completed · all from earlier parses · [\d.]+ s\n", shown)
+
+
+@pytest.mark.parametrize(
+    ("called", "path", "printed"),
+    [
+        (".venv/bin/lakequeue", "/bin", ".venv/bin/lakequeue"),
+        ("{folder}/lakequeue", "{folder}", "lakequeue"),
+        ("my folder/lakequeue", "/bin", "'my folder/lakequeue'"),
+        ("/lib/lakequeue/__main__.py", "/bin", "bin/python -m lakequeue"),
+        ("-c", "/bin", "lakequeue"),
+    ],
+)
+def test_the_program_is_printed_as_it_was_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str, path: str, printed: str
+) -> None:
+    (tmp_path / "lakequeue").touch(mode=0o755)
+    monkeypatch.setenv("PATH", path.format(folder=tmp_path))
+    monkeypatch.setattr(sys, "argv", [called.format(folder=tmp_path), "parse"])
+    monkeypatch.setattr(sys, "orig_argv", ["bin/python", "parse"])
+    assert program() == printed
 
 
 def test_status_shows_what_was_done(parsed: list[dict[str, Any]], data_dir: Path) -> None:

@@ -277,6 +277,19 @@ def test_what_a_dead_worker_claimed_and_did_not_submit_is_adopted(queue: Queue) 
     assert (run.run_key, run.callback_token) == (claimed["run_key"], claimed["callback_token"])
 
 
+def test_only_attempts_of_its_agents_are_adopted(queue: Queue) -> None:
+    queue.call("configure_agent", agent="other")
+    queue.call("enqueue_task", agent="other", document_path="/other.pdf")
+    queue.enqueue(1)
+    assert len(queue.call("dequeue_tasks", worker="dead", batch_size=2)) == 2
+    queue.call("worker_heartbeat", worker="dead", stopping=True)
+    relay = TroubledRelay()
+    with running(Worker(queue.worker_conninfo, relay, agents=[AGENT])):
+        until(lambda: relay.submitted)
+        time.sleep(1)
+    assert [run.agent for run in relay.submitted] == [AGENT]
+
+
 def test_a_step_that_fails_does_not_end_the_others(
     queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -365,6 +378,39 @@ def test_with_patience_it_finishes_what_runs_and_claims_nothing_more(
         thread.join(20)
         assert not thread.is_alive()
     assert queue.statuses() == {"completed": 4, "enqueued": 4}
+
+
+@pytest.mark.parametrize("idle_limit", [30, 3600])
+def test_an_idle_worker_is_never_taken_for_dead(queue: Queue, idle_limit: float) -> None:
+    worker = Worker(queue.worker_conninfo, TroubledRelay(), idle_limit=idle_limit)
+    assert worker._beat.wait() == 10
+    worker._last_activity -= 1_000_000
+    assert worker._look.wait() == idle_limit
+    assert worker._beat.wait() == 30
+
+
+def test_an_idle_worker_leaves_the_database_alone(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    call = Worker._call
+
+    def counted(it: Worker, function: str, **parameters: Any) -> list[dict[str, Any]]:
+        asked.append(function)
+        return call(it, function, **parameters)
+
+    monkeypatch.setattr(Worker, "_call", counted)
+    with running(make_worker(queue, tmp_path)):
+        until(lambda: "worker_heartbeat" in asked)
+        time.sleep(2.5)
+        assert "runs_to_check" not in asked
+        queue.enqueue(1, seconds=1.5)
+        queue.wait_for(completed=1)
+        assert "runs_to_check" in asked
+        time.sleep(1.5)
+        before = asked.count("runs_to_check")
+        time.sleep(2.5)
+        assert asked.count("runs_to_check") == before
 
 
 def test_an_idle_worker_stops_at_once(queue: Queue, tmp_path: Path) -> None:

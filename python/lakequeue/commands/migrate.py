@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from lakequeue.commands._place import Place, data_dir_option, opened
+from lakequeue.commands._place import Target, data_dir_option, opened
 from lakequeue.errors import WrongUse
 
 
@@ -53,12 +53,14 @@ def command(data_dir: Path | None, show_status: bool, revert_to: str | None, yes
             migrate.migrate(place.conninfo, click.echo)
 
 
-def _confirm(place: Place, name: str, yes: bool) -> None:
+def _confirm(place: Target, name: str, yes: bool) -> None:
     """Going back drops tables: never by a slip."""
     if yes:
         return
-    from lakequeue import database
+    from lakequeue import database, migrate
 
+    # What cannot be done is said at once.
+    migrate.kept_by_revert([done for done, _ in migrate.status(place.conninfo).applied], name)
     where = database.target(place.conninfo)
     if not sys.stdin.isatty():
         raise WrongUse(

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 import sys
 import threading
 import time
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakequeue.commands._place import data_dir_option
+from lakequeue.agents import DOCUMENT_PARSER
+from lakequeue.commands._place import data_dir_option, is_default_folder, program
 from lakequeue.config import Settings
 from lakequeue.errors import WrongUse
 from lakequeue.table import Column, Row, render
@@ -34,6 +36,7 @@ LOOK_SECONDS = 1.0
 """Progress is read this often, notifications or not."""
 LINE_SECONDS = 5.0
 """Without a terminal, progress is a line this often at most."""
+OPEN = ("enqueued", "processing")
 FINISH_SECONDS = 600.0
 DRAIN_SECONDS = 3.0
 """Who presses Ctrl-C does not wait long for documents under way."""
@@ -214,9 +217,12 @@ def _parse(
         show.end()
         return Outcome(
             rows=extraction.rows(),
+            fresh=extraction.fresh,
             simulated=model.simulator is not None,
             rejected=model.simulator.stats()["rejected"] if model.simulator else None,
-            folder=place.folder if place.server is not None else None,
+            folder=None
+            if place.server is None or is_default_folder(place.folder, settings)
+            else place.folder,
         )
 
 
@@ -232,7 +238,7 @@ class _Extraction:
     ) -> None:
         from psycopg.types.json import Json
 
-        from lakequeue import database, stack
+        from lakequeue import database
         from lakequeue.listener import Listener
 
         self._call = database.call
@@ -245,22 +251,25 @@ class _Extraction:
             name=_extraction_name(documents),
             customer=options.customer,
         )
-        self._call(
+        tasks = self._call(
             self._connection,
             "enqueue_tasks",
-            agent=stack.AGENT,
+            agent=DOCUMENT_PARSER,
             documents=Json(described),
             priority=options.priority,
             extraction=self.id,
         )
-        (status,) = self._call(self._connection, "agent_status", agents=[stack.AGENT])
+        created = [row["task_id"] for row in tasks if row["created"]]
+        unfinished = [row["task_id"] for row in self.rows() if row["status"] in OPEN]
+        self.fresh: frozenset[int] = frozenset(created + unfinished)
+        (status,) = self._call(self._connection, "agent_status", agents=[DOCUMENT_PARSER])
         if status["paused_at"] is not None:
             log.warning(
                 "agent %s is paused (%s): nothing runs until it is resumed "
                 "(lakequeue psql -c \"select lakequeue.resume_agent('%s')\")",
-                stack.AGENT,
+                DOCUMENT_PARSER,
                 status["pause_reason"],
-                stack.AGENT,
+                DOCUMENT_PARSER,
             )
 
     def progress(self) -> dict[str, int]:
@@ -292,7 +301,7 @@ class _Extraction:
 
 
 def _open(progress: dict[str, int]) -> int:
-    return progress["enqueued"] + progress["processing"]
+    return sum(progress[status] for status in OPEN)
 
 
 def _extraction_name(documents: list[Document]) -> str:
@@ -425,9 +434,12 @@ class Outcome:
     """What came of one call."""
 
     rows: list[dict[str, Any]]
+    fresh: frozenset[int]
+    """The tasks that this call created or found unfinished; the others were paid for before."""
     simulated: bool
     rejected: int | None
     folder: Path | None
+    """What other commands need as --data-dir; None: nothing."""
 
     @property
     def all_completed(self) -> bool:
@@ -448,21 +460,29 @@ class Outcome:
     def summary(self, seconds: float) -> str:
         """Sum it up, and say where to look further."""
         by_status: dict[str, int] = {}
-        tasks: dict[int, dict[str, Any]] = {}
+        fresh: dict[int, dict[str, Any]] = {}  # a file given twice has one task, counted once
+        earlier = 0
         for row in self.rows:
             by_status[row["status"]] = by_status.get(row["status"], 0) + 1
-            if row["task_id"] is not None:
-                tasks[row["task_id"]] = row
-        counts = ", ".join(f"{count} {status}" for status, count in sorted(by_status.items()))
-        # A file given twice has one task, which is counted once.
-        tokens = sum(_tokens(row) for row in tasks.values())
-        cost = sum(row["llm_cost"] or 0.0 for row in tasks.values())
-        price = " (the simulator's made-up price)" if self.simulated else ""
-        parts = [counts, f"{tokens:,} tokens", f"{cost:.4f} USD{price}", f"{seconds:.1f} s"]
-        if self.rejected is not None:
+            if row["task_id"] in self.fresh:
+                fresh[row["task_id"]] = row
+            elif row["task_id"] is not None:
+                earlier += 1
+        parts = [", ".join(f"{count} {status}" for status, count in sorted(by_status.items()))]
+        if earlier:
+            parts.append(f"{earlier if fresh else 'all'} from earlier parses")
+        ran = any(row["attempts"] for row in fresh.values())
+        if ran:
+            cost = sum(row["llm_cost"] or 0.0 for row in fresh.values())
+            price = " (the simulator's made-up price)" if self.simulated else ""
+            parts.append(f"{sum(map(_tokens, fresh.values())):,} tokens")
+            parts.append(f"{cost:.4f} USD{price}")
+        parts.append(f"{seconds:.1f} s")
+        if ran and self.rejected is not None:
             parts.append(f"429 from the simulator: {self.rejected}")
-        where = f" --data-dir {self.folder}" if self.folder is not None else ""
-        return f"\n{' · '.join(parts)}\nMore: lakequeue status{where} · lakequeue psql{where}"
+        where = "" if self.folder is None else f" --data-dir {shlex.quote(str(self.folder))}"
+        called = program()
+        return f"\n{' · '.join(parts)}\nMore: {called} status{where} · {called} psql{where}"
 
 
 def _common_folder(documents: list[str]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from lakequeue.commands._place import Place, data_dir_option, opened
+from lakequeue.commands._place import Target, data_dir_option, opened
 from lakequeue.errors import Problem
 
 
@@ -34,7 +34,7 @@ def command(data_dir: Path | None, arguments: tuple[str, ...]) -> None:
         sys.exit(_run(place, list(arguments)))
 
 
-def _run(place: Place, arguments: list[str]) -> int:
+def _run(place: Target, arguments: list[str]) -> int:
     from psycopg.conninfo import make_conninfo
 
     from lakequeue import database
@@ -63,7 +63,7 @@ def _run(place: Place, arguments: list[str]) -> int:
         signal.signal(signal.SIGINT, before)
 
 
-def _program(place: Place) -> str:
+def _program(place: Target) -> str:
     """Our own psql for our own server; for another one rather the system's, which can do TLS."""
     if place.server is not None:
         return str(place.server.bin_dir / "psql")

@@ -16,7 +16,8 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from lakequeue.commands.web import data_dir_option, host_option, port_option
+from lakequeue.commands._place import data_dir_option
+from lakequeue.commands.web import host_option, port_option
 from lakequeue.config import Settings
 from lakequeue.errors import Problem
 
@@ -46,7 +47,7 @@ def command(
     *,
     data_dir: Path | None,
     host: str,
-    port: int,
+    port: int | None,
     tokens_per_minute: int | None,
     model: str | None,
     jobs: int | None,
@@ -65,7 +66,9 @@ def command(
     with contextlib.ExitStack() as resources:
         folder = _folder(settings, data_dir)
         mark = resources.enter_context(_only_one(folder))
-        listener = resources.enter_context(server.bind(host, port))
+        listener = resources.enter_context(
+            server.bind(host, settings.port if port is None else port)
+        )
         url = server.address(listener, host)
         place = stack.open_place(settings, data_dir, resources)
         forkserver = stack.start_forkserver(place, resources)

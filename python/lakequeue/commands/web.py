@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from lakequeue.commands._place import data_dir_option
 from lakequeue.config import Settings
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lakequeue.web.options import Options
 
 DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 8080
 
 host_option = click.option(
     "--host",
@@ -25,23 +24,10 @@ host_option = click.option(
     show_default=True,
     help="Address to listen on; 0.0.0.0 lets other machines in.",
 )
-
-
-def default_port() -> int:
-    """The port of the platform, where it gives one."""
-    return int(os.environ.get("DATABRICKS_APP_PORT") or DEFAULT_PORT)
-
-
 port_option = click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    default=default_port,
-    help=f"Port to listen on; 0 takes any free one (default {DEFAULT_PORT}).",
-)
-data_dir_option = click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the embedded database and of uploads (default: a folder of yours).",
+    help="Port to listen on; 0 takes any free one (default: DATABRICKS_APP_PORT, or 8080).",
 )
 
 
@@ -56,7 +42,7 @@ def command(
     *,
     data_dir: Path | None,
     host: str,
-    port: int,
+    port: int | None,
     fd: int | None,
     alive_fd: int | None,
     any_document: bool,
@@ -71,7 +57,11 @@ def command(
     from lakequeue.web import server
 
     settings = Settings.from_environment()
-    listener = server.bind(host, port) if fd is None else socket.socket(fileno=fd)
+    listener = (
+        server.bind(host, settings.port if port is None else port)
+        if fd is None
+        else socket.socket(fileno=fd)
+    )
     with contextlib.ExitStack() as resources:
         place = stack.ready_schema(stack.open_place(settings, data_dir, resources))
         options = options_for(place, settings, host, any_document or place.server is not None)

@@ -1,8 +1,8 @@
 """What a worker needs from the thing that runs agents: submit, state, cancel, and who ended.
 
-Two relays implement this: `local` (a process per run, on this machine) and `databricks`
-(a Lakeflow job run). Both hand a run the same flat parameters, so that one agent program
-serves both.
+`local` (a process per run, on this machine) is the one relay there is. The interface is made for a
+second one, `databricks` (a Lakeflow job run), which is not there yet. Every relay hands a run the
+same flat parameters, so that one agent program serves all.
 """
 
 from __future__ import annotations

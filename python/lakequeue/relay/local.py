@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from lakequeue.agents import DOCUMENT_PARSER
 from lakequeue.forkserver import ForkedProcess, ForkServer, ForkServerError
 from lakequeue.relay.base import EndedRun, Run, RunState, SubmitError
 
 log = logging.getLogger(__name__)
 
-AGENTS: Mapping[str, str] = {"document-parser": "lakequeue.agents.document_parser:run"}
+AGENTS: Mapping[str, str] = {DOCUMENT_PARSER: "lakequeue.agents.document_parser:run"}
 """What runs for which agent on this machine: a function of the parameters, giving the exit code."""
 
 PRELOAD = (

@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from flask import current_app, g
 
 from lakequeue import database
+from lakequeue.agents import DOCUMENT_PARSER
 from lakequeue.web import filters
 from lakequeue.web.filters import Filter
 from lakequeue.web.reads import Reads
 
-AGENT = "document-parser"
 LOW_CONFIDENCE = 0.8
 NO_TEXT = "no text layer"
 EXPORT_BATCH = 500
@@ -100,7 +100,7 @@ def agents() -> list[dict[str, Any]]:
 def upload_agents() -> list[str]:
     """Names of agents, the document parser first."""
     names = [row["agent"] for row in agents()]
-    return sorted(names, key=lambda name: (name != AGENT, name))
+    return sorted(names, key=lambda name: (name != DOCUMENT_PARSER, name))
 
 
 def extraction(key: int) -> dict[str, Any]:

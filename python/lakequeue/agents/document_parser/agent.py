@@ -21,6 +21,7 @@ from typing import Any
 from psycopg.types.json import Json
 
 from lakequeue import database
+from lakequeue.agents import DOCUMENT_PARSER
 from lakequeue.agents.document_parser import reader, result, tracing
 from lakequeue.agents.document_parser.attempt import (
     CANCEL,
@@ -57,8 +58,6 @@ CHUNK_TOKENS = 6_000
 """Page text in one call. Larger chunks save overhead; smaller ones lose less to a failed call."""
 
 LEAST_CHUNK_TOKENS = 200
-
-NAME = "document-parser"
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +181,7 @@ class _Run:
         """The result is stored before anything else can go wrong."""
         tags = {"task_id": str(self.task.task_id), "attempt_id": str(self.task.attempt_id)}
         try:
-            with self.tracer.root(NAME, tags, self.task.run_key) as root:
+            with self.tracer.root(DOCUMENT_PARSER, tags, self.task.run_key) as root:
                 self.trace_id = root.trace_id
                 root.inputs(document=self.task.document_path, model=self.task.model)
                 with self._interrupted():

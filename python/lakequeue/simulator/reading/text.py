@@ -143,7 +143,3 @@ class Found:
     value: str | float | list[str]
     confidence: float
     page: int
-
-    def raised(self, by: float) -> Found:
-        """The same with more (or less) confidence, kept between 0.05 and 0.99."""
-        return Found(self.value, min(0.99, max(0.05, self.confidence + by)), self.page)
