@@ -1,6 +1,5 @@
 -- Notes the runs that were submitted for attempts. Also for an attempt that has ended meanwhile, so that a paid run is
--- never lost from the books: unless its agent has reported, such a run may live, so it counts in the limits again until
--- it is known to have ended or reconcile_grace has passed, and runs_to_check hands it out to be stopped.
+-- never lost from the books.
 --
 -- attempts, run_ids: arrays of the same length.
 -- Returns a row per attempt, in order: recorded; duplicate (that run was noted already); conflict (another run is
@@ -30,12 +29,7 @@ begin
 
   with recorded as (
     update task_attempts a
-    set run_id = u.run_id,
-        run_ended_at = case when a.reported_at is null and a.status <> 'succeeded' then null else a.run_ended_at end,
-        presumed_dead_at = case
-          when a.reported_at is null and a.status not in ('running', 'succeeded')
-          then _now() + (select g.reconcile_grace from agents g where g.id = a.agent_id)
-          else a.presumed_dead_at end
+    set run_id = u.run_id
     from (
       select distinct on (p.attempt) p.attempt, p.run_id
       from unnest(attempts, run_ids) with ordinality p(attempt, run_id, number)

@@ -1,7 +1,7 @@
 -- record_runs: the run of each attempt is noted once, also of one that has ended meanwhile; answers come in order.
 begin;
 \ir scenarios.sql
-select plan(36);
+select plan(32);
 
 select start() as a \gset
 select start() as b \gset
@@ -30,17 +30,6 @@ select s.situation, attempt_in(s.situation) as attempt
 from unnest(array['result stored', 'confirmed', 'reported failure', 'run died, failed', 'expired, enqueued', 'expired, another runs',
                   'expired, another completed', 'superseded']) s(situation);
 select is(r.answer, 'recorded', c.situation || ': its run is noted') from closed c, lateral record_runs(array[c.attempt], array[40]) r;
-
--- and one that may live counts until it is known, or presumed, to be dead (rule 3)
-select is(a.run_ended_at is null, c.situation in ('run died, failed', 'expired, enqueued', 'expired, another runs', 'expired, another completed', 'superseded', 'result stored'),
-          c.situation || ': counts only while it may live') from closed c join task_attempts a on a.id = c.attempt where c.situation in ('confirmed', 'reported failure');
-select is(count(*), 5::bigint, 'closed without their agents'' word: they count again')
-from closed c join task_attempts a on a.id = c.attempt
-where c.situation in ('run died, failed', 'expired, enqueued', 'expired, another runs', 'expired, another completed', 'superseded')
-  and a.run_ended_at is null and a.presumed_dead_at > _now();
-select advance('1 hour') \gset
-select sweep_leases(1000) \gset
-select is(count(*), 0::bigint, 'not for ever') from closed c join task_attempts a on a.id = c.attempt where a.run_ended_at is null;
 
 -- the limits of a run id
 select start() as e \gset

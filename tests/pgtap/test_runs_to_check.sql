@@ -56,15 +56,13 @@ select is(pg_temp.why(:b), null, 'then no more');
 
 -- --- every situation ---------------------------------------------------------------------------------------------
 
--- Its run becomes known only now: a run of an attempt that was closed without its agent's word may live, and is to be
--- stopped.
 create temporary table expected (situation text, why text);
 insert into expected values
   ('running', null), ('running, lease over', 'lease'), ('running, asked to stop', 'cancel'), ('result stored', null),
   ('result stored, run presumed dead', null), ('confirmed', null), ('reported failure', null), ('reported failure, another runs', null),
-  ('reported rate limit', null), ('reported that it stopped', null), ('run died, waiting', 'lost'), ('run died, another runs', 'lost'),
-  ('expired, enqueued', 'lost'), ('expired, another runs', 'lost'), ('expired, another completed', 'lost'), ('expired, failed', 'lost'),
-  ('expired after a request, cancelled', 'lost'), ('expired, cancelled in the queue', 'lost'), ('superseded', 'lost'), ('superseded, reported', null);
+  ('reported rate limit', null), ('reported that it stopped', null), ('run died, waiting', null), ('run died, another runs', null),
+  ('expired, enqueued', null), ('expired, another runs', null), ('expired, another completed', null), ('expired, failed', null),
+  ('expired after a request, cancelled', null), ('expired, cancelled in the queue', null), ('superseded', 'lost'), ('superseded, reported', null);
 create function pg_temp.try(situation text)
 returns text language plpgsql
 as $$

@@ -263,5 +263,5 @@ def watching(database: Database) -> Iterator[Watch]:
         over.set()
         thread.join(60)
         connection.close()
-    assert watch.problems == []
+    assert watch.problems == [], watch.problems
     assert watch.looks > 0

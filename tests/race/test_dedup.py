@@ -53,7 +53,10 @@ def test_the_holder_is_being_claimed_or_completed(database: Database, app: Conne
     database.query(
         "update lakequeue.tasks set status = 'enqueued', locked_by = null, lease_expires_at = null"
     )
-    database.query("update lakequeue.task_attempts set status = 'failed', ended_at = now()")
+    database.query(
+        "update lakequeue.task_attempts"
+        " set status = 'failed', ended_at = now(), run_ended_at = now()"
+    )
     claimed = claim(database)
     with holding(database, "test_agent") as agent:
         store(agent, claimed)
