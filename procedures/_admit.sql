@@ -1,9 +1,10 @@
 -- Chooses what a dequeue may claim, and locks it: the tasks of the served agents, merged by priority, created_at and
 -- id, as far as every limit has room.
 --
--- What fits: see _has_room. A task that fits no token or request limit is passed over by later ones that do, at most 64 of its agent (rule 5); from
--- the first time on it is noted since when. Once that is longer ago than the endpoint's max_passed_over, nothing of its
--- priority or a lower one that shares the limit is admitted until it fits, whichever agents the dequeue serves.
+-- What fits: see _has_room. A task that fits no token or request limit is passed over by later ones that do, at most 64
+-- of its agent (rule 5); from the first time on it is noted since when. Once that is longer ago than the endpoint's
+-- max_passed_over, nothing of its priority or a lower one that shares the limit is admitted until it fits, whichever
+-- agents the dequeue serves.
 --
 -- exclusive, shared: endpoints whose throttle lock the caller holds; one held shared is left out if it has limits now.
 -- only_agents: ids of the agents served, null for all. wanted: most tasks. fair: at most an equal share each.

@@ -7,11 +7,14 @@
 -- From the model calls of the last minute, if they come from at least one minute of runs: run_input_tpm, run_output_tpm,
 --   run_rpm: what its runs used, over the time they ran and did not wait for reserve_tokens; the mean of that and what
 --   was known before. Waiting is left out, or a crowded endpoint would make runs look slow, and slow runs admit more.
+-- The last tasks are read in the order of the index tasks_finished, whatever the statistics say.
 -- Locks: the agent's row; if it is locked, another time.
 create or replace function lakequeue._learn(agent_id integer)
 returns void
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_sort = off
+set enable_bitmapscan = off
 as $$
 declare
   v_now timestamptz := _now();
