@@ -11,9 +11,9 @@ create function pg_temp.attempt(
 returns void language sql as $$
   insert into lakequeue.task_attempts (
     task_id, number, agent_id, endpoint_id, estimated_tokens, worker, status, started_at, ended_at, run_ended_at,
-    input_tokens, output_tokens, usage_complete, usage_source)
+    presumed_dead_at, input_tokens, output_tokens, usage_complete, usage_source)
   values (-task, 1, agent, endpoint, 100, 'w', status, lakequeue._now() - interval '2 hours', lakequeue._now() - ended,
-          lakequeue._now() - run_ended, input, output, complete, case when input is not null then 'callback' end)
+          lakequeue._now() - run_ended, case when ended is not null and run_ended is null then lakequeue._now() + '1 hour' end, input, output, complete, case when input is not null then 'callback' end)
 $$;
 -- what a set of attempts counts, and then it is gone
 create function pg_temp.counted(with_window boolean default true) returns text language plpgsql as $$
