@@ -12,7 +12,7 @@ declare
     'create_extraction', 'enqueue_task', 'enqueue_tasks', 'estimate_tokens', 'extraction_progress',
     'extraction_results', 'schema_version'];
   c_read constant text[] := array[
-    'queue_metrics', 'list_tasks', 'task_detail', 'agent_status', 'extraction_progress', 'extraction_results',
+    'queue_metrics', 'list_tasks', 'task_detail', 'agent_status', 'explain_throttle', 'extraction_progress', 'extraction_results',
     'extraction_detail', 'list_extractions', 'list_extraction_documents', 'confidence_summary', 'latest_change',
     'reporting_time', 'schema_version'];
   c_operate constant text[] := array[
@@ -24,7 +24,8 @@ declare
     'worker_heartbeat', 'dequeue_tasks', 'adopt_attempts', 'record_runs', 'runs_to_check', 'extend_leases',
     'fail_attempt', 'sweep_leases', 'fold_rollups', 'record_usage', 'attempts_to_settle', 'schema_version'];
   c_report constant text[] := array[
-    'extend_leases', 'store_result', 'record_callback', 'report_rate_limit', 'schema_version'];
+    'extend_leases', 'reserve_tokens', 'settle_tokens', 'store_result', 'record_callback', 'report_rate_limit',
+    'schema_version'];
   v_grant record;
   v_routine regprocedure;
 begin

@@ -54,6 +54,9 @@ begin
     v_after := _end_attempt(v_before, v_attempt,
       (case outcome when 'rate_limited' then 'rate_limited' when 'cancelled' then 'cancelled' else 'failed' end)::attempt_status,
       outcome = 'permanent_failure', error_class, _error_text(error), retry_after);
+    if outcome = 'failure' then
+      perform _count_outcome(v_before.agent_id, failed => true, error => v_after.error);
+    end if;
     v_answer := 'accepted';
   end if;
 
@@ -63,6 +66,9 @@ begin
       reported_at = case when v_answer = 'result_missing' then a.reported_at else coalesce(a.reported_at, v_now) end,
       run_ended_at = case when v_answer = 'result_missing' then a.run_ended_at else coalesce(a.run_ended_at, v_now) end
   where a.id = attempt;
+  if v_attempt.run_ended_at is null and v_answer <> 'result_missing' then
+    perform _close_calls(array[attempt]);
+  end if;
   perform _note_change(v_before, v_after, v_used);
   if v_attempt.run_ended_at is null and v_answer <> 'result_missing' and v_before.status = v_after.status then
     perform _nudge('lakequeue_worker');  -- no status changed, but the run's place in the limits is free

@@ -27,13 +27,14 @@ begin
   with claimed as (
     update tasks t
     set status = 'processing', attempt_count = t.attempt_count + 1,
+        passed_over_at = null, estimated_tokens = _estimate(a, t.page_count, t.document_bytes),
         locked_by = worker, lease_expires_at = v_now + a.lease_duration
     from agents a
     where t.id = any(_claim.tasks) and a.id = t.agent_id
-    returning t.id, t.attempt_count, t.agent_id, a.model_endpoint_id, t.estimated_tokens
+    returning t.id, t.attempt_count, t.agent_id, a.model_endpoint_id, t.estimated_tokens, a.reserves_calls
   ), started as (
-    insert into task_attempts as n (task_id, number, agent_id, endpoint_id, estimated_tokens, worker, started_at)
-    select c.id, c.attempt_count, c.agent_id, c.model_endpoint_id, c.estimated_tokens, worker, v_now
+    insert into task_attempts as n (task_id, number, agent_id, endpoint_id, estimated_tokens, reserves_calls, worker, started_at)
+    select c.id, c.attempt_count, c.agent_id, c.model_endpoint_id, c.estimated_tokens, c.reserves_calls, worker, v_now
     from claimed c
     returning n.id
   )

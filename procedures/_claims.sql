@@ -5,7 +5,7 @@ returns table (
   outcome text, task_id bigint, attempt_id bigint, attempt_number integer, agent text, job_id bigint,
   run_key uuid, callback_token text, customer text, document_path text, payload jsonb, page_count integer,
   priority smallint, estimated_tokens bigint, max_tpm bigint, lease_duration interval,
-  lease_expires_at timestamptz, parameters jsonb, model_prices jsonb)
+  lease_expires_at timestamptz, parameters jsonb, model_prices jsonb, reserves_calls boolean)
 language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
@@ -19,7 +19,7 @@ begin
            t.priority, a.estimated_tokens,
            -- no join: with old statistics the planner reads every attempt of the endpoint to find these few
            least(g.max_tpm, (select e.max_tpm from model_endpoints e where e.id = a.endpoint_id)), g.lease_duration,
-           t.lease_expires_at, g.parameters, v_prices
+           t.lease_expires_at, g.parameters, v_prices, a.reserves_calls
     from task_attempts a
     join tasks t on t.id = a.task_id
     join agents g on g.id = a.agent_id

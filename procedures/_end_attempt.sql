@@ -49,6 +49,7 @@ begin
   set status = how, ended_at = v_now, run_ended_at = v_now,
       error_class = v_error_class, error = _end_attempt.error
   where a.id = attempt.id;
+  perform _close_calls(array[attempt.id]);
   update tasks t
   set status = v_status, failures = v_failures, rate_limited = v_rate_limited, retry_at = v_retry_at,
       locked_by = null, lease_expires_at = null,

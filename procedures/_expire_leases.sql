@@ -39,6 +39,7 @@ begin
       v_used := _task_usage(v_task_id);
       v_after := _end_attempt(v_before, v_attempt, 'expired', false, 'lease_expired',
         format('no heartbeat from worker %s by %s', v_before.locked_by, v_before.lease_expires_at), null);
+      perform _count_outcome(v_before.agent_id, failed => true, error => v_after.error);
       perform _note_change(v_before, v_after, v_used);
       perform _log_event('lease_expired', v_task_id, v_attempt.id, v_before.agent_id,
                          detail => jsonb_build_object('worker', v_before.locked_by, 'status', v_after.status));

@@ -51,6 +51,7 @@ begin
   update tasks t
   set status = 'completed', finished_at = v_now, locked_by = null, lease_expires_at = null, retry_at = null, error = null
   where t.id = before.id;
+  perform _count_outcome(before.agent_id, failed => false, error => null);
   return 'accepted';
 end $$;
 

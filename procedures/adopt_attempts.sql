@@ -12,7 +12,7 @@ returns table (
   outcome text, task_id bigint, attempt_id bigint, attempt_number integer, agent text, job_id bigint,
   run_key uuid, callback_token text, customer text, document_path text, payload jsonb, page_count integer,
   priority smallint, estimated_tokens bigint, max_tpm bigint, lease_duration interval,
-  lease_expires_at timestamptz, parameters jsonb, model_prices jsonb)
+  lease_expires_at timestamptz, parameters jsonb, model_prices jsonb, reserves_calls boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan

@@ -7,6 +7,9 @@
 -- max_attempts, max_rate_limited: failures, and rate limits, at which a task fails for good. retry_base, retry_cap: first
 -- and longest wait before a retry.
 -- tokens_per_task, tokens_per_page: what estimate_tokens multiplies. parameters: handed to every run.
+-- max_input_tpm, max_output_tpm, max_rpm: further limits, see configure_endpoint. reserves_calls: its runs ask
+--   reserve_tokens before every model call. output_share: part of an estimate that is
+--   output. breaker_failures: so many failures in a row pause it; 0: never.
 -- Returns the agent's id.
 -- Errors: LQ400 a blank name or a value out of range.
 -- Locks: the one of changes to agents (two that move an agent at once would each miss an endpoint of the other); then the
@@ -17,7 +20,9 @@ create or replace function lakequeue.configure_agent(
   lease_duration interval default null, reconcile_grace interval default null,
   max_attempts integer default null, max_rate_limited integer default null,
   retry_base interval default null, retry_cap interval default null,
-  tokens_per_task integer default null, tokens_per_page integer default null, parameters jsonb default null)
+  tokens_per_task integer default null, tokens_per_page integer default null, parameters jsonb default null,
+  max_input_tpm bigint default null, max_output_tpm bigint default null, max_rpm bigint default null,
+  reserves_calls boolean default null, output_share double precision default null, breaker_failures integer default null)
 returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -65,7 +70,13 @@ begin
       retry_cap = coalesce(configure_agent.retry_cap, a.retry_cap),
       tokens_per_task = coalesce(configure_agent.tokens_per_task, a.tokens_per_task),
       tokens_per_page = coalesce(configure_agent.tokens_per_page, a.tokens_per_page),
-      parameters = coalesce(configure_agent.parameters, a.parameters)
+      parameters = coalesce(configure_agent.parameters, a.parameters),
+      max_input_tpm = nullif(coalesce(configure_agent.max_input_tpm, a.max_input_tpm), 0),
+      max_output_tpm = nullif(coalesce(configure_agent.max_output_tpm, a.max_output_tpm), 0),
+      max_rpm = nullif(coalesce(configure_agent.max_rpm, a.max_rpm), 0),
+      reserves_calls = coalesce(configure_agent.reserves_calls, a.reserves_calls),
+      output_share = coalesce(configure_agent.output_share, a.output_share),
+      breaker_failures = coalesce(configure_agent.breaker_failures, a.breaker_failures)
   where a.name = agent
   returning a.* into v_after;
   if v_id is null or v_after is distinct from v_before then
@@ -79,5 +90,5 @@ exception when check_violation then
 end $$;
 
 comment on function lakequeue.configure_agent(text, bigint, text, integer, bigint, interval, interval, integer, integer,
-  interval, interval, integer, integer, jsonb) is
+  interval, interval, integer, integer, jsonb, bigint, bigint, bigint, boolean, double precision, integer) is
   'Creates an agent or changes it: job, endpoint, limits, lease, retries, estimates (null: unchanged, 0: no limit).';

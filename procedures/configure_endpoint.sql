@@ -1,12 +1,17 @@
 -- Creates a model endpoint or changes its limits. Usage so far stays as it is.
 --
 -- endpoint: its name.
--- max_concurrent_tasks: attempts that may spend at once; max_tpm: tokens per minute. null: unchanged, 0: no limit.
+-- max_concurrent_tasks: attempts that may spend at once; max_tpm, max_input_tpm, max_output_tpm: tokens per minute, in
+--   all, of prompts, of answers; max_rpm: requests per minute. null: unchanged, 0: no limit. Requests are known of agents
+--   that reserve their calls only; an attempt of any other counts as one.
+-- max_passed_over: how long a task that does not fit may be passed over (rule 5).
 -- Returns the endpoint's id.
 -- Errors: LQ400 a blank name or a negative limit.
 -- Locks: the endpoint's throttle lock, so that a limit set during a dequeue is not overrun by it.
 create or replace function lakequeue.configure_endpoint(
-  endpoint text, max_concurrent_tasks integer default null, max_tpm bigint default null)
+  endpoint text, max_concurrent_tasks integer default null, max_tpm bigint default null,
+  max_input_tpm bigint default null, max_output_tpm bigint default null, max_rpm bigint default null,
+  max_passed_over interval default null)
 returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -20,7 +25,7 @@ begin
     raise exception using errcode = 'LQ400', message = 'an endpoint needs a name of 1 to 200 characters',
       hint = 'Surrounding blanks are not allowed either.';
   end if;
-  if max_concurrent_tasks < 0 or max_tpm < 0 then
+  if least(max_concurrent_tasks, max_tpm, max_input_tpm, max_output_tpm, max_rpm) < 0 then
     raise exception using errcode = 'LQ400', message = 'a limit cannot be negative', hint = '0 takes the limit away.';
   end if;
 
@@ -30,16 +35,23 @@ begin
   select e.* into v_before from model_endpoints e where e.id = v_id;
   update model_endpoints e
   set max_concurrent_tasks = nullif(coalesce(configure_endpoint.max_concurrent_tasks, e.max_concurrent_tasks), 0),
-      max_tpm = nullif(coalesce(configure_endpoint.max_tpm, e.max_tpm), 0)
+      max_tpm = nullif(coalesce(configure_endpoint.max_tpm, e.max_tpm), 0),
+      max_input_tpm = nullif(coalesce(configure_endpoint.max_input_tpm, e.max_input_tpm), 0),
+      max_output_tpm = nullif(coalesce(configure_endpoint.max_output_tpm, e.max_output_tpm), 0),
+      max_rpm = nullif(coalesce(configure_endpoint.max_rpm, e.max_rpm), 0),
+      max_passed_over = coalesce(configure_endpoint.max_passed_over, e.max_passed_over)
   where e.id = v_id
   returning e.* into v_after;
-  if (v_after.max_concurrent_tasks, v_after.max_tpm) is distinct from (v_before.max_concurrent_tasks, v_before.max_tpm) then
-    perform _log_event('endpoint_configured', detail => jsonb_build_object(
-      'endpoint', endpoint, 'max_concurrent_tasks', v_after.max_concurrent_tasks, 'max_tpm', v_after.max_tpm));
+  if to_jsonb(v_after) - 'cooldown_until' <> to_jsonb(v_before) - 'cooldown_until' then
+    perform _log_event('endpoint_configured', detail =>
+      to_jsonb(v_after) - array['id', 'name', 'cooldown_until'] || jsonb_build_object('endpoint', endpoint));
     perform _nudge('lakequeue_worker');
   end if;
   return v_id;
+exception when check_violation then
+  raise exception using errcode = 'LQ400', message = format('endpoint "%s": %s', endpoint, sqlerrm),
+    hint = 'max_passed_over is 0 to 1 day.';
 end $$;
 
-comment on function lakequeue.configure_endpoint(text, integer, bigint) is
+comment on function lakequeue.configure_endpoint(text, integer, bigint, bigint, bigint, bigint, interval) is
   'Creates a model endpoint or changes its limits (null: unchanged, 0: no limit).';

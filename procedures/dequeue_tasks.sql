@@ -16,7 +16,7 @@ returns table (
   outcome text, task_id bigint, attempt_id bigint, attempt_number integer, agent text, job_id bigint,
   run_key uuid, callback_token text, customer text, document_path text, payload jsonb, page_count integer,
   priority smallint, estimated_tokens bigint, max_tpm bigint, lease_duration interval,
-  lease_expires_at timestamptz, parameters jsonb, model_prices jsonb)
+  lease_expires_at timestamptz, parameters jsonb, model_prices jsonb, reserves_calls boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -47,7 +47,8 @@ begin
   -- Peek: where is anything to claim, and does a limit apply there?
   for v_endpoint in
     select e.id,
-           bool_or(coalesce(e.max_concurrent_tasks, e.max_tpm, a.max_concurrent_tasks, a.max_tpm) is not null) as limited
+           bool_or(coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm, a.max_concurrent_tasks,
+                            a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null) as limited
     from agents a
     join model_endpoints e on e.id = a.model_endpoint_id
     where (dequeue_tasks.agents is null or a.id = any(v_agent_ids))

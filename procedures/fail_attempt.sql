@@ -34,6 +34,7 @@ begin
   if v_attempt.status <> 'running' then
     update task_attempts a set run_ended_at = _now() where a.id = attempt and a.run_ended_at is null;
     if found then
+      perform _close_calls(array[attempt]);
       perform _nudge('lakequeue_worker');  -- its place in the limits is free
     end if;
     return 'superseded';
@@ -43,6 +44,9 @@ begin
     v_before, v_attempt,
     (case when given_back or v_before.cancel_requested_at is not null then 'cancelled' else 'failed' end)::attempt_status,
     coalesce(permanent, false), error_class, _error_text(error), null, coalesce(given_back, false));
+  if v_before.cancel_requested_at is null and not coalesce(given_back, false) then
+    perform _count_outcome(v_before.agent_id, failed => true, error => v_after.error);
+  end if;
   perform _note_change(v_before, v_after, v_used);
   return 'accepted';
 end $$;

@@ -1,4 +1,5 @@
--- Lets a paused agent go on, and nudges the workers. Resuming one that is not paused changes nothing.
+-- Lets a paused agent go on, its breaker counting from 0 again, and nudges the workers. Resuming one that is not paused
+-- changes nothing.
 --
 -- reason: why. actor: who, as the web process names them.
 -- Errors: LQ404 unknown agent; LQ403 not permitted.
@@ -12,7 +13,7 @@ declare
   v_actor text := _actor(actor);
   v_agent agents := _agent(agent);
 begin
-  update agents a set paused_at = null, paused_by = null, pause_reason = null
+  update agents a set paused_at = null, paused_by = null, pause_reason = null, failures_in_a_row = 0
   where a.id = v_agent.id and a.paused_at is not null;
   if found then
     perform _log_event('agent_resumed', agent => v_agent.id, actor => v_actor, reason => reason);

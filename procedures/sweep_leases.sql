@@ -4,7 +4,8 @@
 --    the queue, cancelled if that was asked for, or failed at max_attempts (rules 3 and 7);
 -- 2. retries whose time has come: claimable again (rule 2);
 -- 3. runs of attempts closed long enough ago to be presumed dead: they count in no limit any more;
--- 4. workers silent for a minute: taken for dead.
+-- 4. workers silent for a minute: taken for dead;
+-- 5. model calls that no window needs any more: forgotten; and what agents learn from their work, once a minute each.
 -- A row that fails is noted as an event, once a minute at most, and stops none of the others.
 --
 -- batch_size: most rows of each kind, 1 to 1000.
@@ -54,16 +55,42 @@ begin
       limit batch_size))
     order by t.id
     for no key update skip locked);
-  update task_attempts a set run_ended_at = v_now
-  where a.task_id = any(v_ids) and a.run_ended_at is null and a.presumed_dead_at <= v_now;
-  get diagnostics runs_ended = row_count;
+  with ended as (
+    update task_attempts a set run_ended_at = v_now
+    where a.task_id = any(v_ids) and a.run_ended_at is null and a.presumed_dead_at <= v_now
+    returning a.id
+  )
+  select array_agg(e.id) into v_ids from ended e;
+  runs_ended := coalesce(cardinality(v_ids), 0);
   if runs_ended > 0 then
+    perform _close_calls(v_ids);
     perform _nudge('lakequeue_worker');
   end if;
 
   update workers w set stopped_at = v_now
   where w.stopped_at is null and w.heartbeat_at < v_now - interval '1 minute';
   get diagnostics workers_lost = row_count;
+
+  delete from model_calls c
+  where c.id = any(array(
+    select o.id
+    from model_endpoints e
+    cross join lateral (
+      select d.id from model_calls d
+      where d.endpoint_id = e.id and d.granted_at is not null and d.ended_at < v_now - interval '2 minutes'
+      order by d.ended_at limit 20 * batch_size) o));
+  perform _learn(l.id)
+  from (
+    select a.id
+    from agents a
+    where coalesce(a.learnt_at <= v_now - interval '1 minute', true)
+      -- only of those that work, so that an idle database writes nothing
+      and coalesce(
+        (select true from task_attempts s where s.endpoint_id = a.model_endpoint_id and s.run_ended_at is null limit 1),
+        (select true from task_attempts s
+         where s.endpoint_id = a.model_endpoint_id and s.run_ended_at > v_now - interval '2 minutes' limit 1))
+    order by a.learnt_at nulls first, a.id
+    limit batch_size) l;
   return next;
 end $$;
 

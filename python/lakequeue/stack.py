@@ -170,6 +170,7 @@ def configure(place: Place, model: Model) -> None:
             model_endpoint=model.name,
             lease_duration=LEASE,
             reconcile_grace="0",
+            reserves_calls=True,
             parameters=Json({"model": model.name}),
         )
         if model.simulator is not None:

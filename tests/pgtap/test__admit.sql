@@ -1,7 +1,7 @@
 -- The throttle (rules 3 to 5, Q3), seen through dequeue_tasks: concurrency, tokens per minute and both, of agents and of
--- the endpoints they share, and who may pass a task that does not fit.
+-- the endpoints they share, and who may pass a task that does not fit, for how long.
 begin;
-select plan(92);
+select plan(113);
 
 select set_clock('2026-03-01 09:00+00');
 -- Agents here estimate a task by its pages alone: 1 page, 1 token. Runs outlive an expired lease by 5 minutes.
@@ -156,14 +156,18 @@ select pg_temp.finish('/big', 9995);
 select is(pg_temp.take(10, '_big'), null, 'after it, what it used counts');
 select advance('60 seconds');
 select is(pg_temp.take(10, '_big'), '/urgent /small1 /small2', 'for a minute');
-select pg_temp.enqueue('_big', '/big2:50000 /small3:10');
-select is(pg_temp.take(10, '_big'), null, 'it does not start beside others, and equal priorities do not pass it');
-select pg_temp.finish('/urgent', 10), pg_temp.finish('/small1', 10), pg_temp.finish('/small2', 10);
-select is(pg_temp.take(10, '_big'), null, 'nor within a minute of them');
+select pg_temp.enqueue('_big', '/big2:50000 /small3:10 /small4:10');
+select is(pg_temp.take(10, '_big'), '/small3 /small4', 'it does not start beside others; those that fit pass it');
+select pg_temp.finish('/urgent', 10), pg_temp.finish('/small1', 10), pg_temp.finish('/small2', 10), pg_temp.finish('/small3', 10);
+select advance('2 minutes');
+select pg_temp.enqueue('_big', '/small5:10');
+select is(pg_temp.take(10, '_big'), null, 'but not for longer than two minutes');
+select pg_temp.finish('/small4', 10);
+select is(pg_temp.take(10, '_big'), null, 'nor does it start within a minute of the last one');
 select advance('60 seconds');
 select is(pg_temp.take(10, '_big'), '/big2', 'then it has its turn');
 select pg_temp.finish('/big2', 0);
-select is(pg_temp.take(10, '_big'), '/small3', 'what turned out to need nothing counts nothing');
+select is(pg_temp.take(10, '_big'), '/small5', 'what turned out to need nothing counts nothing');
 
 select configure_endpoint('_bigshared', max_tpm => 10000);
 select pg_temp.agent('_bs1', null, 2000, '_bigshared'), pg_temp.agent('_bs2', null, null, '_bigshared');
@@ -175,32 +179,81 @@ select is(pg_temp.take(10, '_bs1', '_bs2'), null, 'larger than the endpoint''s l
 select pg_temp.finish('/bs2', 0), pg_temp.finish('/bs1a', 0);
 select is(pg_temp.take(10, '_bs1', '_bs2'), '/bs2b', 'then it runs alone');
 
--- --- rule 5: who passes a misfit -----------------------------------------------------------------
+-- --- rule 5: who passes a misfit, and for how long -------------------------------------------------
 select configure_endpoint('_m', max_tpm => 10000);
 select pg_temp.agent('_m1', null, null, '_m'), pg_temp.agent('_m2', null, null, '_m'), pg_temp.agent('_elsewhere', null, 10000);
+create function pg_temp.passed_since(path text) returns interval language sql as
+$$ select lakequeue._now() - t.passed_over_at from lakequeue.tasks t where t.document_path = path $$;
 select pg_temp.enqueue('_m1', '/m-first:6000', 5);
 select advance('1 second');
-select pg_temp.enqueue('_m1', '/m-misfit:5000 /m-later:10', 5), pg_temp.enqueue('_m1', '/m-lower:10', 4),
-       pg_temp.enqueue('_m2', '/m2-later:10', 5), pg_temp.enqueue('_m2', '/m2-lower:10', 0), pg_temp.enqueue('_elsewhere', '/e:10', 0);
-select is(pg_temp.take(10, '_m1', '_m2', '_elsewhere'), '/m-first /e',
-  'equal and lower priorities do not pass a misfit within its endpoint, also of other agents; other endpoints go on');
-select pg_temp.enqueue('_m2', '/m2-urgent:3000 /m2-urgent-misfit:1001', 6), pg_temp.enqueue('_m1', '/m-urgent:10', 6);
-select is(pg_temp.take(10, '_m1', '_m2'), '/m2-urgent', 'a higher priority passes, until it does not fit itself');
-select is(pg_temp.take(10, '_m1', '_m2'), null, 'and then holds up its own kind');
-select is(pg_temp.take(10, '_m1'), '/m-urgent', 'an agent served by itself is held up by its own tasks only');
-select pg_temp.finish('/m-first', 0), pg_temp.finish('/m2-urgent', 0), pg_temp.finish('/m-urgent', 0);
-select is(pg_temp.take(10, '_m1', '_m2'), '/m2-urgent-misfit /m-misfit /m-later /m2-later /m-lower /m2-lower',
-  'when they fit they go, in order');
+select pg_temp.enqueue('_m1', '/m-misfit:5000 /m-later:10', 5), pg_temp.enqueue('_elsewhere', '/e:10', 0);
+select is(pg_temp.take(1, '_m1', '_m2', '_elsewhere'), '/m-first', '(6,000 of 10,000)');
+select is(pg_temp.passed_since('/m-misfit'), null, 'what only waits its turn is not passed over');
+select is(pg_temp.take(10, '_m1', '_m2', '_elsewhere'), '/m-later /e', 'later tasks that fit pass one that does not');
+select is(pg_temp.passed_since('/m-misfit'), '0', 'from then on it is passed over');
+select advance('1 minute 59 seconds');
+select pg_temp.enqueue('_m2', '/m2-later:10', 5), pg_temp.enqueue('_m1', '/m-lower:10', 4);
+select is(pg_temp.take(10, '_m1', '_m2'), '/m2-later /m-lower', 'also by other agents of the endpoint, and by lower priorities');
+select is(pg_temp.passed_since('/m-misfit'), '1 minute 59 seconds', 'which does not start the time anew');
+select advance('1 second');
+select pg_temp.enqueue('_m2', '/m2-later2:10', 5), pg_temp.enqueue('_m1', '/m-lower2:10', 0), pg_temp.enqueue('_elsewhere', '/e2:10', 0);
+select is(pg_temp.take(10, '_m1', '_m2', '_elsewhere'), '/e2', 'after two minutes nobody passes it within its endpoint; others go on');
+select is(pg_temp.take(10, '_m2'), null, 'not even through a dequeue that does not serve its agent');
+select pg_temp.enqueue('_m2', '/m2-urgent:1000', 6), pg_temp.enqueue('_m1', '/m-urgent:10', 9);
+select is(pg_temp.take(10, '_m1', '_m2'), '/m-urgent /m2-urgent', 'only higher priorities do');
+select configure_endpoint('_m', max_passed_over => '5 minutes');
+select is(pg_temp.take(10, '_m1', '_m2'), '/m2-later2 /m-lower2', 'the time is the endpoint''s setting');
+select configure_endpoint('_m', max_passed_over => '2 minutes');
+select pg_temp.finish('/m-first', 0);
+select pg_temp.enqueue('_m2', '/m2-later3:10', 5);
+select is(pg_temp.take(10, '_m1', '_m2'), '/m-misfit /m2-later3', 'when it fits it goes, and the others after it');
+select is(pg_temp.passed_since('/m-misfit'), null, 'and if it comes back it is as good as new');
 
--- A task that does not fit its agent's own limit is a misfit of the endpoint as well.
+-- one that its agent's own limit holds up holds up its agent only
 select configure_endpoint('_o', max_tpm => 100000);
 select pg_temp.agent('_o1', null, 1000, '_o'), pg_temp.agent('_o2', null, null, '_o');
-select pg_temp.enqueue('_o1', '/o1-first:900 /o1-misfit:200'), pg_temp.enqueue('_o2', '/o2-equal:10'), pg_temp.enqueue('_o2', '/o2-lower:10', 1);
-select is(pg_temp.take(10, '_o1', '_o2'), '/o1-first', 'a misfit of its agent''s own limit is not passed by other agents of the endpoint');
-select pg_temp.enqueue('_o2', '/o2-urgent:10', 6);
-select is(pg_temp.take(10, '_o1', '_o2'), '/o2-urgent', 'but by higher priorities');
-select pg_temp.finish('/o1-first', 0);
-select is(pg_temp.take(10, '_o1', '_o2'), '/o1-misfit /o2-equal /o2-lower', 'until it fits');
+select pg_temp.enqueue('_o1', '/o1-first:600 /o1-misfit:500');
+select is(pg_temp.take(10, '_o1'), '/o1-first', '(600 of its agent''s 1,000)');
+select pg_temp.enqueue('_o2', '/o2a:10');
+select is(pg_temp.take(10, '_o1', '_o2'), '/o2a', 'another agent of the endpoint goes on');
+select is(pg_temp.passed_since('/o1-misfit'), null, 'without passing it: they do not share the limit that it lacks');
+select pg_temp.enqueue('_o1', '/o1-later:10');
+select is(pg_temp.take(10, '_o1', '_o2'), '/o1-later', 'a task of its own agent');
+select is(pg_temp.passed_since('/o1-misfit'), '0', 'passes it');
+select advance('2 minutes');
+select pg_temp.enqueue('_o1', '/o1-later2:10'), pg_temp.enqueue('_o2', '/o2b:10');
+select is(pg_temp.take(10, '_o1', '_o2'), '/o2b', 'in the end its own agent waits for it, the other does not');
+
+-- no further than 64 tasks ahead
+select pg_temp.agent('_far', null, 1000);
+select pg_temp.enqueue('_far', '/far-first:600');
+select is(pg_temp.take(10, '_far'), '/far-first', '(600 of 1,000)');
+select pg_temp.enqueue('_far', string_agg('/far' || n || ':500', ' ')) from generate_series(1, 64) n;
+select pg_temp.enqueue('_far', '/far-last:10');
+select is(pg_temp.take(1, '_far'), '/far-last', 'a look ahead goes past 64 tasks that do not fit');
+select pg_temp.enqueue('_far', '/far65:500 /far-last2:10');
+select is(pg_temp.take(1, '_far'), null, 'and no further');
+
+-- --- agents that reserve their calls (rule 4b): admitted by what is booked -----------------------
+select configure_endpoint('_r', max_tpm => 1000);
+select pg_temp.agent('_r1', null, null, '_r'), pg_temp.agent('_r2', null, null, '_r');
+select configure_agent('_r1', reserves_calls => true);
+select pg_temp.enqueue('_r1', '/r1:400 /r2:500 /r3:800 /r4:1');
+select is(pg_temp.take(10, '_r1'), '/r1 /r2 /r3', 'they start while less than the limit is booked');
+select pg_temp.enqueue('_r2', '/r5:1');
+select is(pg_temp.take(10, '_r1', '_r2'), null, 'then neither they nor others');
+select pg_temp.finish('/r1'), pg_temp.finish('/r3');
+select is(pg_temp.take(10, '_r2'), '/r5', 'what has ended is not booked: its calls would count, and it made none');
+select is(pg_temp.take(10, '_r1', '_r2'), '/r4', '(and so on)');
+select pg_temp.enqueue('_r2', '/r6:499'), pg_temp.enqueue('_r2', '/r7:498');
+select is(pg_temp.take(10, '_r2'), '/r7', 'others fit beside what is booked, or not');
+
+select pg_temp.agent('_rb', null, 1000);
+select configure_agent('_rb', reserves_calls => true);
+select pg_temp.enqueue('_rb', '/rb1:5000 /rb2:5000');
+select is(pg_temp.take(10, '_rb'), '/rb1', 'larger than the limit it books all of it');
+select advance('61 seconds');
+select is(pg_temp.take(10, '_rb'), '/rb2', 'after its first minute only what it really calls for');
 
 -- --- an agent that moved -------------------------------------------------------------------------
 select configure_endpoint('_old', 2), configure_endpoint('_new', 3);

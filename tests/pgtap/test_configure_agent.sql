@@ -1,7 +1,7 @@
 -- Agents: made with defaults, changed a value at a time, refused outside the documented ranges; moving to another
 -- endpoint remembers the old one.
 begin;
-select plan(74);
+select plan(81);
 
 create function pg_temp.agent(agent text) returns agents language sql as
 $$ select a from lakequeue.agents a where a.name = agent.agent $$;
@@ -110,6 +110,16 @@ set session authorization test_app;
 select throws_ok($$select configure_agent('_ca parser', max_tpm => 6)$$, '42501', null, 'an application may not');
 set session authorization test_owner;
 select is((pg_temp.agent('_ca parser')).max_tpm, 5::bigint, 'so the operator''s limit stands');
+
+-- the further limits, reservations, the breaker
+select configure_agent('_ca more', max_input_tpm => 5, max_output_tpm => 6, max_rpm => 7, reserves_calls => true, output_share => 0.5, breaker_failures => 3);
+select results_eq($$select max_input_tpm, max_output_tpm, max_rpm, reserves_calls, output_share, breaker_failures from agents where name = '_ca more'$$,
+  $$values (5::bigint, 6::bigint, 7::bigint, true, 0.5::real, 3)$$, 'limits of every kind, reservations and the breaker are kept');
+select configure_agent('_ca more', max_output_tpm => 0, reserves_calls => false, breaker_failures => 0);
+select results_eq($$select max_input_tpm, max_output_tpm, max_rpm, reserves_calls, output_share, breaker_failures from agents where name = '_ca more'$$,
+  $$values (5::bigint, null::bigint, 7::bigint, false, 0.5::real, 0)$$, 'each is changed by itself');
+select throws_ok(format('select configure_agent(''_ca more'', %s)', a.argument), 'LQ400', null, a.argument || ' is refused')
+from unnest(array['max_input_tpm => -1', 'max_output_tpm => -1', 'max_rpm => -1', 'output_share => 1.1', 'breaker_failures => -1']) a(argument);
 
 select * from finish();
 rollback;

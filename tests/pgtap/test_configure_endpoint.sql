@@ -1,6 +1,6 @@
 -- Endpoints: made once, limits set, kept and taken away; changing a limit never resets usage, and waits for a dequeue.
 begin;
-select plan(29);
+select plan(39);
 
 create function pg_temp.limits(endpoint text) returns text language sql as
 $$ select format('%s %s', coalesce(e.max_concurrent_tasks::text, '-'), coalesce(e.max_tpm::text, '-'))
@@ -34,6 +34,17 @@ select throws_ok($$select configure_endpoint('  ', 1)$$, 'LQ400', null, 'a blank
 select throws_ok($$select configure_endpoint('_ce gpt ', 1)$$, 'LQ400', null, 'one with a blank behind it is');
 select throws_ok($$select configure_endpoint(repeat('x', 201), 1)$$, 'LQ400', null, 'one of 201 characters is');
 select is(pg_temp.limits('_ce gpt'), '- -', 'none of these changed anything');
+
+-- the further limits
+select is(configure_endpoint('_ce more', max_input_tpm => 5, max_output_tpm => 6, max_rpm => 7, max_passed_over => '1 minute') > 0, true, 'limits of every kind');
+select results_eq($$select max_input_tpm, max_output_tpm, max_rpm, max_passed_over from model_endpoints where name = '_ce more'$$,
+  $$values (5::bigint, 6::bigint, 7::bigint, interval '1 minute')$$, 'are kept');
+select is(configure_endpoint('_ce more', max_rpm => 0) > 0, true, 'one of them is taken away');
+select results_eq($$select max_input_tpm, max_output_tpm, max_rpm, max_passed_over from model_endpoints where name = '_ce more'$$,
+  $$values (5::bigint, 6::bigint, null::bigint, interval '1 minute')$$, 'the others stay');
+select is((select max_passed_over from model_endpoints where name = '_ce gpt'), '2 minutes', 'two minutes of being passed over are the default');
+select throws_ok(format('select configure_endpoint(''_ce more'', %s)', a.argument), 'LQ400', null, a.argument || ' is refused')
+from unnest(array['max_input_tpm => -1', 'max_output_tpm => -1', 'max_rpm => -1', $$max_passed_over => '-1 s'$$, $$max_passed_over => '2 days'$$]) a(argument);
 
 -- the trail, the lock, the usage
 select is(

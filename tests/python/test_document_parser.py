@@ -23,7 +23,7 @@ from lakequeue import database as db
 from lakequeue import simulator, traces
 from lakequeue.agents.document_parser import agent
 from lakequeue.agents.document_parser.attempt import Attempt
-from lakequeue.agents.document_parser.chat import Pacer
+from lakequeue.agents.document_parser.chat import ContextTooLong, Pacer
 from lakequeue.agents.document_parser.chunks import Chunk, cut, estimate_tokens
 from lakequeue.agents.document_parser.costs import Prices, Usage
 from lakequeue.agents.document_parser.prompt import (
@@ -34,6 +34,7 @@ from lakequeue.agents.document_parser.prompt import (
     parse_answer,
 )
 from lakequeue.agents.document_parser.reader import Page, inspect
+from lakequeue.agents.document_parser.reservations import Reservations
 from lakequeue.agents.document_parser.result import NO_TEXT_LAYER, build
 from lakequeue.relay.base import Run
 from tests.servers import Database
@@ -803,3 +804,60 @@ def test_an_unreachable_database_is_told(
     }
     assert agent.run(parameters) == 2
     assert "could not be reached" in caplog.text
+
+
+# --- reserved calls (rule 4b) -------------------------------------------------------------------
+
+
+class Line:
+    """An attempt's line to the queue that says what the test wants."""
+
+    def __init__(self, *answers: float | Exception | None) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[object, int, int]] = []
+        self.waited: list[float] = []
+        self.settled: list[tuple[object, Usage | None]] = []
+        self.refusal: Exception | None = None
+
+    def reserve_call(self, call: object, input_tokens: int, max_output_tokens: int) -> float | None:
+        self.asked.append((call, input_tokens, max_output_tokens))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+
+    def settle_call(self, call: object, usage: Usage | None) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.settled.append((call, usage))
+
+
+def test_a_reserved_call_waits_as_told_and_is_settled_once() -> None:
+    line = Line(0.5, 2.0, None)
+    reservations = Reservations(line)  # type: ignore[arg-type]
+    reservations.start(100, 20)
+    assert line.waited == [0.5, 2.0]
+    assert len({call for call, _, _ in line.asked}) == 1, "the same call each time"
+    assert line.asked[0][1:] == (100, 20)
+    reservations.end(Usage(90, 5, 0))
+    reservations.end(Usage(90, 5, 0))
+    assert line.settled == [(line.asked[0][0], Usage(90, 5, 0))]
+
+
+def test_a_call_that_never_fits_asks_for_smaller_chunks() -> None:
+    reservations = Reservations(Line(db.LakequeueError("LQ413", "too large")))  # type: ignore[arg-type]
+    with pytest.raises(ContextTooLong):
+        reservations.start(100, 20)
+    reservations.end(None)
+
+
+def test_a_settlement_that_is_lost_does_not_lose_the_answer() -> None:
+    line = Line(None)
+    line.refusal = db.LakequeueError("LQ404", "no such call")
+    reservations = Reservations(line)  # type: ignore[arg-type]
+    reservations.start(1, 1)
+    reservations.end(Usage(1, 1, 0))
+    assert line.settled == []

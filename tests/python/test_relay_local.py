@@ -110,9 +110,11 @@ def test_parameters_are_flat_text() -> None:
         "lease_seconds",
         "parameters",
         "model_prices",
+        "reserves_calls",
     }
     assert all(isinstance(value, str) for value in parameters.values())
     assert parameters["max_tpm"] == ""
+    assert parameters["reserves_calls"] == ""
     assert parameters["lease_seconds"] == "30"
     assert json.loads(parameters["payload"]) == {"pages": [1, 2]}
     assert json.loads(parameters["model_prices"]) == {"simulator": {"input_usd": 0.5}}

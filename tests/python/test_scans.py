@@ -21,7 +21,14 @@ from tests.conftest import bed
 from tests.servers import SERVER_NAMES, Database, temporary
 
 TASKS = 200_000
-BIG_TABLES = ("tasks", "task_attempts", "results", "extraction_documents", "task_events")
+BIG_TABLES = (
+    "tasks",
+    "task_attempts",
+    "results",
+    "extraction_documents",
+    "task_events",
+    "model_calls",
+)
 DOCUMENTS = 50  # of the small extraction
 WARM_UP_CALLS = 6  # from the sixth on a plan may be kept whatever the arguments
 
@@ -62,11 +69,13 @@ CALLS = [
         WORKER,
         "dequeue_tasks('alive', 10)",
         lambda rows: [row[0] for row in rows] == ["claimed"] * 10,
+        rows=3000,  # each attempt that runs under a limit
     ),
     Call(
         WORKER,
         "dequeue_tasks('alive', 10, array['limited'])",
         lambda rows: {row[0] for row in rows} == {"claimed"},
+        rows=3000,
     ),
     Call(WORKER, "dequeue_tasks('alive', 10, array['full'])", gives()),
     Call(
@@ -91,7 +100,7 @@ CALLS = [
         WORKER,
         "sweep_leases(50)",
         lambda rows: rows[0][0] > 0 and rows[0][1] == 50,
-        rows=3000,
+        rows=8000,
         blocks=10_000,
     ),
     Call(WORKER, "record_usage(%(succeeded)s, 1000, 100)", gives("recorded")),
@@ -114,6 +123,14 @@ CALLS = [
     ),
     Call(AGENT, "record_callback(%(running)s, %(token)s, 'failure')", gives("accepted")),
     Call(AGENT, "report_rate_limit(%(running)s, %(token)s, '5 seconds')"),
+    Call(
+        AGENT,
+        "reserve_tokens(%(running)s, %(token)s, 1000, 100)",
+        lambda rows: rows[0][0] == "granted",
+        rows=6000,
+        blocks=3000,
+    ),
+    Call(AGENT, "settle_tokens(%(running)s, %(token)s, %(call)s, 10, 10)", gives("settled")),
     # the web process's
     Call(
         WEB,
@@ -166,6 +183,7 @@ CALLS = [
     Call(READER, "latest_change()"),
     Call(READER, "reporting_time()"),
     Call(READER, "agent_status()", rows=6000, blocks=3000),
+    Call(READER, "explain_throttle('limited')", rows=6000, blocks=3000),
     Call(READER, "task_costs where task_id = %(completed)s", lambda rows: len(rows) == 1),
     Call(READER, "task_timeline where task_id = %(completed)s", lambda rows: len(rows) >= 3),
 ]
@@ -225,6 +243,17 @@ select task.id, task.id, 1, task.agent_id, agent.model_endpoint_id, 100,
   from tasks as task
   join agents as agent on agent.id = task.agent_id
  where task.attempt_count = 1 and task.id between %(first)s and %(last)s;
+
+-- Of each hundred attempts one has made a call whose row is still there; of those that run some
+-- make one now.
+insert into model_calls (attempt_id, key, endpoint_id, agent_id, priority, input_tokens,
+                         output_tokens, asked_at, seen_at, granted_at, ended_at)
+select attempt.id, md5(attempt.id::text)::uuid, attempt.endpoint_id, attempt.agent_id, 5, 80, 20,
+       attempt.started_at, attempt.started_at, attempt.started_at,
+       case when attempt.status <> 'running' then attempt.started_at end
+  from task_attempts as attempt
+ where attempt.id between %(first)s and %(last)s
+   and (attempt.id %% 100 = 0 or (attempt.status = 'running' and attempt.id %% 20 = 1));
 
 insert into results (attempt_id, task_id, result, confidence, stored_at)
 select task.id, task.id, '{"document_type": "invoice"}', 0.9, task.finished_at
@@ -296,6 +325,13 @@ def fill(database: Database, first: int, last: int) -> Facts:
         )
     facts["token"] = value(
         "select _callback_token(id, run_key) from task_attempts where id = %s", facts["running"]
+    )
+    facts["call"] = value(
+        """insert into model_calls (attempt_id, key, endpoint_id, agent_id, priority, input_tokens,
+                                    output_tokens, asked_at, seen_at, granted_at)
+           select id, gen_random_uuid(), endpoint_id, agent_id, 5, 80, 20, now(), now(), now()
+             from task_attempts where id = %s returning key""",
+        facts["running"],
     )
     owner.execute(
         """insert into extraction_documents (extraction_id, name, task_id)

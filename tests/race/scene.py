@@ -148,7 +148,8 @@ def answer(connection: psycopg.Connection[Any], function: str, **arguments: Any)
 
 
 def configure(database: Database, agent: str = "parser", **settings: Any) -> None:
-    """Make or change an agent."""
+    """Make or change an agent; its breaker would stop a stress of failures."""
+    settings = {"breaker_failures": 0} | settings
     with psycopg.connect(database.conninfo("test_operator"), autocommit=True) as connection:
         call(connection, "configure_agent", agent=agent, **settings)
 

@@ -59,6 +59,7 @@ class Run:
     job_id: int | None
     agent_parameters: Any
     model_prices: Any
+    reserves_calls: bool = False
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Run:
@@ -79,6 +80,7 @@ class Run:
             job_id=row["job_id"],
             agent_parameters=row["parameters"],
             model_prices=row["model_prices"],
+            reserves_calls=row["reserves_calls"],
         )
 
     def parameters(self) -> dict[str, str]:
@@ -97,6 +99,7 @@ class Run:
             "lease_seconds": f"{self.lease_duration.total_seconds():g}",
             "parameters": _json(self.agent_parameters),
             "model_prices": _json(self.model_prices),
+            "reserves_calls": "true" if self.reserves_calls else "",
         }
 
 

@@ -32,6 +32,7 @@ from lakequeue.agents.document_parser.attempt import (
     Stopped,
 )
 from lakequeue.agents.document_parser.chat import (
+    CallTooLarge,
     Chat,
     ContextTooLong,
     ModelRefused,
@@ -50,6 +51,7 @@ from lakequeue.agents.document_parser.prompt import (
     overhead_tokens,
     parse_answer,
 )
+from lakequeue.agents.document_parser.reservations import Reservations
 from lakequeue.agents.document_parser.webhook import Webhook
 
 CHUNK_TOKENS = 6_000
@@ -75,6 +77,7 @@ class Task:
     document_path: str
     estimated_tokens: int
     max_tpm: int | None
+    reserves_calls: bool
     lease_seconds: float
     model: str
     chunk_tokens: int
@@ -99,6 +102,7 @@ class Task:
                 document_path=parameters["document_path"],
                 estimated_tokens=int(parameters.get("estimated_tokens") or 0),
                 max_tpm=int(parameters["max_tpm"]) if parameters.get("max_tpm") else None,
+                reserves_calls=bool(parameters.get("reserves_calls")),
                 lease_seconds=float(parameters["lease_seconds"]),
                 model=model,
                 chunk_tokens=int(settings.get("chunk_tokens", CHUNK_TOKENS)),
@@ -209,7 +213,9 @@ class _Run:
                 self.task.chat_url,
                 self.task.chat_token,
                 self.task.model,
-                pacer=Pacer(self.task.max_tpm),
+                throttle=Reservations(self.attempt)
+                if self.task.reserves_calls
+                else Pacer(self.task.max_tpm, wait=self.attempt.wait),
                 wait=self.attempt.wait,
                 report_rate_limit=self.attempt.report_rate_limit,
             )
@@ -355,7 +361,9 @@ def _explain(error: Exception) -> _Failure:
         case RateLimited():
             return _Failure("rate_limited", "rate_limited", message, error.retry_after)
         case ModelRefused():
-            return _Failure("permanent_failure", "model_request_refused", message)
+            never = isinstance(error, CallTooLarge)
+            kind = "call_too_large" if never else "model_request_refused"
+            return _Failure("permanent_failure", kind, message)
         case ModelUnavailable():
             return _Failure("failure", "model_unavailable", message)
         case AnswerInvalid():

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg.types.json import Json
@@ -153,6 +154,39 @@ class Attempt:
         """Sleep; raises Stopped as soon as the run has to stop."""
         if self._wake.wait(seconds):
             raise Stopped(self._reason or LOST)
+
+    # --- model calls
+
+    def reserve_call(self, call: UUID, input_tokens: int, max_output_tokens: int) -> float | None:
+        """Ask whether a model call may start: None if so, else after how long to ask again.
+
+        Raises Stopped if the run has to stop, LakequeueError LQ413 if the call never fits.
+        """
+        (row,) = self._call(
+            "reserve_tokens",
+            self.patience,
+            attempt=self.attempt_id,
+            token=self._token,
+            input_tokens=input_tokens,
+            max_output_tokens=max_output_tokens,
+            call=call,
+        )
+        if row["answer"] in (LOST, CANCEL):
+            self.stop(row["answer"])
+            raise Stopped(row["answer"])
+        return float(row["wait"].total_seconds()) if row["answer"] == "wait" else None
+
+    def settle_call(self, call: UUID, usage: Usage | None) -> None:
+        """Tell that a model call has ended, and what it used if that is known."""
+        self._call(
+            "settle_tokens",
+            self.patience,
+            attempt=self.attempt_id,
+            token=self._token,
+            call=call,
+            input_tokens=usage.input if usage else None,
+            output_tokens=usage.output if usage else None,
+        )
 
     # --- reports
 

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import openai
 
@@ -48,6 +48,10 @@ class ContextTooLong(ModelRefused):
     """The prompt is longer than the model's window."""
 
 
+class CallTooLarge(ContextTooLong):
+    """No minute of the queue's limits can hold this call."""
+
+
 class ModelUnavailable(Exception):
     """The endpoint failed; another attempt may succeed."""
 
@@ -70,13 +74,43 @@ class Reply:
     usage: Usage | None
 
 
-class Pacer:
-    """Keeps the tokens of this run's calls within a limit in any 60 seconds (rule 4c)."""
+class Throttle(Protocol):
+    """What says when a call may start, and hears what it used."""
 
-    def __init__(self, limit: int | None, now: Callable[[], float] = time.monotonic) -> None:
+    def start(self, input_tokens: int, max_output_tokens: int) -> None:
+        """Return when the call may start."""
+
+    def end(self, usage: Usage | None) -> None:
+        """The call has ended; None if what it used is not known."""
+
+
+class Pacer:
+    """Keeps the tokens of this run's calls within a limit in any 60 seconds (rule 4c).
+
+    For agents whose calls are not reserved: then nobody else spends beside a run this large.
+    """
+
+    def __init__(
+        self,
+        limit: int | None,
+        now: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.limit = limit
         self._now = now
+        self._wait = wait
+        self._expected = 0
         self._calls: deque[tuple[float, int]] = deque()
+
+    def start(self, input_tokens: int, max_output_tokens: int) -> None:
+        """Wait until the call fits."""
+        self._expected = input_tokens + max_output_tokens
+        while (pause := self.wait_for(self._expected)) > 0:
+            self._wait(pause)
+
+    def end(self, usage: Usage | None) -> None:
+        """Count what the call used, or what it might have."""
+        self.add(self._expected if usage is None else usage.total)
 
     def wait_for(self, tokens: int) -> float:
         """Seconds until a call with so many tokens may start."""
@@ -110,7 +144,7 @@ class Chat:
         token: str | None,
         model: str,
         *,
-        pacer: Pacer,
+        throttle: Throttle,
         wait: Callable[[float], None],
         report_rate_limit: Callable[[float | None], None],
     ) -> None:
@@ -120,7 +154,7 @@ class Chat:
         self._client = openai.OpenAI(
             base_url=base_url, api_key=token or "none", max_retries=0, timeout=CALL_SECONDS
         )
-        self._pacer = pacer
+        self._throttle = throttle
         self._wait = wait
         self._report = report_rate_limit
         self._ratio = 1.0
@@ -136,10 +170,9 @@ class Chat:
         waited = 0.0
         failures = iter(SERVER_ERROR_WAITS)
         for number in itertools.count(1):
-            self._pace(math.ceil(estimate * self._ratio) + MAX_OUTPUT_TOKENS)
             before()
             try:
-                return self._call(messages, estimate)
+                return self._reserved(messages, estimate)
             except openai.APIStatusError as error:
                 if is_rate_limit(error):
                     waited += self._wait_out(error, number, waited)
@@ -160,6 +193,21 @@ class Chat:
             self._wait(pause)
         raise AssertionError("unreachable")
 
+    def _reserved(self, messages: list[dict[str, str]], estimate: int) -> Reply:
+        """The call, when the throttle lets it start; what is not known to be used stays counted."""
+        self._throttle.start(math.ceil(estimate * max(1.0, self._ratio)), MAX_OUTPUT_TOKENS)
+        used: Usage | None = None
+        try:
+            reply = self._call(messages, estimate)
+            used = reply.usage
+        except openai.APIStatusError as error:
+            if error.status_code < 500:
+                used = Usage()  # refused before it was worked on
+            raise
+        finally:
+            self._throttle.end(used)
+        return reply
+
     def _call(self, messages: list[dict[str, str]], estimate: int) -> Reply:
         parameters: Any = {
             "model": self.model,
@@ -173,21 +221,15 @@ class Chat:
         usage = None
         if given is None:
             self.usage_complete = False
-            self._pacer.add(estimate + MAX_OUTPUT_TOKENS)
         else:
             details = given.prompt_tokens_details
             cached = (details.cached_tokens if details else None) or 0
             usage = Usage(given.prompt_tokens, given.completion_tokens, cached)
-            self._pacer.add(usage.total)
             self._ratio = max(0.5, given.prompt_tokens / max(1, estimate))
         if not completion.choices:
             return Reply(None, None, completion.model, usage)
         choice = completion.choices[0]
         return Reply(choice.message.content, choice.finish_reason, completion.model, usage)
-
-    def _pace(self, tokens: int) -> None:
-        while (pause := self._pacer.wait_for(tokens)) > 0:
-            self._wait(pause)
 
     def _wait_out(self, error: openai.APIStatusError, number: int, waited: float) -> float:
         """Report a 429 at once, then wait inside the lease; returns the seconds waited."""

@@ -1,0 +1,20 @@
+-- The throttle's columns, and its table of calls with the indexes that reserve_tokens counts on.
+select max_input_tpm, max_output_tpm, max_rpm, max_passed_over from lakequeue.model_endpoints where false;
+select max_input_tpm, max_output_tpm, max_rpm, reserves_calls, output_share, breaker_failures, failures_in_a_row,
+       learnt_at, learnt_from, estimate_factor, estimate_error_p50, estimate_error_p95,
+       run_input_tpm, run_output_tpm, run_rpm
+from lakequeue.agents where false;
+select passed_over_at from lakequeue.tasks where false;
+select reserves_calls from lakequeue.task_attempts where false;
+select id, attempt_id, key, endpoint_id, agent_id, priority, input_tokens, output_tokens, asked_at, seen_at, agent_limit,
+       granted_at, ended_at
+from lakequeue.model_calls where false;
+do $$
+declare
+  v_index text;
+begin
+  foreach v_index in array array['model_calls_window', 'model_calls_waiting', 'model_calls_key'] loop
+    assert (select i.indisvalid from pg_index i where i.indexrelid = to_regclass('lakequeue.' || v_index)),
+      format('index %s is missing or invalid', v_index);
+  end loop;
+end $$;

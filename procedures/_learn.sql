@@ -1,0 +1,95 @@
+-- What an agent's work has taught. Called by sweep_leases, for each agent once a minute at most.
+--
+-- From its last 100 completed tasks, of which at least 20 must say completely what they used:
+--   estimate_factor: the 95th percentile of used tokens over the bare estimate (tokens_per_task + pages *
+--   tokens_per_page), so that one outlier moves nothing and 95 % stay within their estimate; from 0.01 to 100.
+--   estimate_error_p50, _p95: of used over estimated, minus 1, as they were claimed.
+-- From the model calls of the last minute, if they come from at least one minute of runs: run_input_tpm, run_output_tpm,
+--   run_rpm: what its runs used, over the time they ran and did not wait for reserve_tokens; the mean of that and what
+--   was known before. Waiting is left out, or a crowded endpoint would make runs look slow, and slow runs admit more.
+-- The last tasks are read in the order of the index tasks_finished, whatever the statistics say.
+-- Locks: the agent's row; if it is locked, another time.
+create or replace function lakequeue._learn(agent_id integer)
+returns void
+language plpgsql volatile
+set search_path = pg_catalog, lakequeue, pg_temp
+set enable_sort = off
+set enable_bitmapscan = off
+as $$
+declare
+  v_now timestamptz := _now();
+  v_window_start timestamptz := v_now - interval '60 seconds';
+  v_agent agents;
+  v_endpoints integer[];
+  v_used record;
+  v_pace record;
+begin
+  select a.* into v_agent from agents a where a.id = _learn.agent_id for no key update skip locked;
+  if not found then
+    return;
+  end if;
+
+  v_endpoints := v_agent.model_endpoint_id || v_agent.former_endpoint_ids;
+  select count(*)::integer as attempts,
+         least(greatest(percentile_cont(0.95) within group (order by u.used / u.bare), 0.01), 100) as factor,
+         percentile_cont(0.5) within group (order by u.used / u.estimated - 1) as error_p50,
+         percentile_cont(0.95) within group (order by u.used / u.estimated - 1) as error_p95
+  into v_used
+  from (
+    select a.used, greatest(a.estimated_tokens, 1) as estimated,
+           greatest(_bare_estimate(v_agent, t.page_count, t.document_bytes), 1)::double precision as bare
+    from (
+      select n.id, n.page_count, n.document_bytes
+      from tasks n
+      where n.agent_id = _learn.agent_id and n.status = 'completed' and n.finished_at is not null
+      order by n.finished_at desc, n.id desc limit 100) t
+    cross join lateral (
+      select (s.input_tokens + s.output_tokens)::double precision as used, s.estimated_tokens
+      from task_attempts s
+      where s.task_id = t.id and s.status = 'succeeded' and s.usage_complete
+      limit 1) a
+    where a.used > 0
+  ) u;
+
+  select sum(r.input_tokens) * 60 / sum(r.seconds) as input_tpm, sum(r.output_tokens) * 60 / sum(r.seconds) as output_tpm,
+         sum(r.requests) * 60 / sum(r.seconds) as rpm, sum(r.seconds) as seconds, sum(r.requests) as requests
+  into v_pace
+  from (
+    select c.input_tokens, c.output_tokens, c.requests,
+           greatest(extract(epoch from a.alive - coalesce(c.waited, '0')), 0.05 * extract(epoch from a.alive))::real as seconds
+    from (
+      select s.id, coalesce(s.run_ended_at, v_now) - greatest(s.started_at, v_window_start) as alive
+      from (
+        select r.* from task_attempts r where r.endpoint_id = any(v_endpoints) and r.run_ended_at is null
+        union all
+        select r.* from task_attempts r where r.endpoint_id = any(v_endpoints) and r.run_ended_at > v_window_start
+        offset 0  -- or the planner would read all of an index on the status instead
+      ) s
+      where s.agent_id = v_agent.id and s.reserves_calls and s.status in ('running', 'succeeded')
+        and s.started_at < coalesce(s.run_ended_at, v_now)
+    ) a
+    cross join lateral (
+      select sum(m.input_tokens) filter (where m.ended_at > v_window_start) as input_tokens,
+             sum(m.output_tokens) filter (where m.ended_at > v_window_start) as output_tokens,
+             count(*) filter (where m.ended_at > v_window_start) as requests,
+             sum(greatest(coalesce(m.granted_at, v_now) - greatest(m.asked_at, v_window_start), '0')) as waited
+      from model_calls m
+      where m.attempt_id = a.id) c
+  ) r;
+
+  update agents g
+  set learnt_at = v_now,
+      learnt_from = v_used.attempts,
+      estimate_factor = case when v_used.attempts >= 20 then v_used.factor else g.estimate_factor end,
+      estimate_error_p50 = case when v_used.attempts >= 20 then v_used.error_p50 else g.estimate_error_p50 end,
+      estimate_error_p95 = case when v_used.attempts >= 20 then v_used.error_p95 else g.estimate_error_p95 end,
+      run_input_tpm = case when v_pace.seconds >= 60 and v_pace.requests > 0
+                           then (coalesce(g.run_input_tpm, v_pace.input_tpm) + v_pace.input_tpm) / 2 else g.run_input_tpm end,
+      run_output_tpm = case when v_pace.seconds >= 60 and v_pace.requests > 0
+                            then (coalesce(g.run_output_tpm, v_pace.output_tpm) + v_pace.output_tpm) / 2 else g.run_output_tpm end,
+      run_rpm = case when v_pace.seconds >= 60 and v_pace.requests > 0
+                     then (coalesce(g.run_rpm, v_pace.rpm) + v_pace.rpm) / 2 else g.run_rpm end
+  where g.id = v_agent.id;
+end $$;
+
+comment on function lakequeue._learn(integer) is 'Learns estimates from an agent''s last completed tasks, and the pace of its runs.';

@@ -1,0 +1,152 @@
+-- An agent asks before a model call (rule 4b): the call takes its tokens and one request from every limit of its
+-- endpoint and agent, or waits its turn. From grant to settle_tokens it counts in full, then for 60 seconds with what it
+-- used. So no 60-second window exceeds a limit, whatever the estimates said: prompt tokens are counted, and
+-- max_output_tokens is a ceiling.
+--
+-- attempt, token: as handed to the run. input_tokens: of the prompt. max_output_tokens: what the call may answer at most.
+-- call: the agent's name for this call, a new uuid for each; asking again with it is the same call, so that no answer
+--   can be lost. Without one the answer names it.
+-- Returns one row: answer granted (call now, then settle_tokens), wait (ask again, with call_id, after wait; one that has
+--   not asked for 10 seconds holds up nobody), lost or cancel (as extend_leases: stop); call_id: the call; wait: null
+--   unless waiting. Higher priority goes first, then who asked first: a call passes others only as far as those fit
+--   beside it, or wait for a limit that is not its own.
+-- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 impossible numbers; LQ409 the call was settled; LQ413 a call that
+--   no window of a limit can hold: make it smaller; LQ428 another isolation level than READ COMMITTED.
+-- Locks: the throttle locks of the attempt's endpoint and, if its agent has moved since, of the agent's new one, by id; if
+--   they are not to be had within 250 ms the answer is wait. Then the attempt, tried; the call.
+create or replace function lakequeue.reserve_tokens(
+  attempt bigint, token text, input_tokens bigint, max_output_tokens bigint, call uuid default gen_random_uuid())
+returns table (answer text, call_id uuid, wait interval)
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+set lock_timeout = '250ms'
+as $$
+declare
+  v_task_id bigint := _check_token(attempt, token);
+  v_attempt task_attempts;
+  v_task tasks;
+  v_endpoints integer[];
+  v_call model_calls;
+  v_now timestamptz;
+  v_limit record;
+  v_ahead bigint := 0;
+  v_agent_limit boolean;
+  v_wait interval;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception using errcode = 'LQ428',
+      message = format('reserve_tokens cannot run in a %s transaction', current_setting('transaction_isolation')),
+      hint = 'Call it in autocommit, or in a READ COMMITTED transaction: limits are counted after the lock.';
+  end if;
+  if call is null or input_tokens is null or max_output_tokens is null
+     or not (input_tokens between 0 and 1000000000 and max_output_tokens between 0 and 1000000000) then
+    raise exception using errcode = 'LQ400', message = 'a call needs input_tokens and max_output_tokens, 0 to 10^9',
+      hint = 'Count the prompt''s tokens; max_output_tokens is the max_tokens of the request; call is a uuid.';
+  end if;
+  call_id := call;
+
+  select array(select distinct e.id from unnest(array[a.endpoint_id, g.model_endpoint_id]) e(id) order by e.id)
+  into v_endpoints
+  from task_attempts a
+  join agents g on g.id = a.agent_id
+  where a.id = attempt;
+  begin
+    perform pg_advisory_xact_lock(_lock_class(), e.id) from unnest(v_endpoints) e(id);
+  exception when lock_not_available then
+    answer := 'wait';
+    wait := interval '50 ms';
+    return next;
+    return;
+  end;
+  v_now := _now();
+
+  -- Held until commit, so that whoever closes the attempt closes this call, too. It is not waited for: an agent's own
+  -- heartbeat may hold it, and everybody at the endpoint would wait along.
+  select a.* into v_attempt from task_attempts a where a.id = attempt for no key update skip locked;
+  if not found then
+    answer := 'wait';
+    wait := interval '20 ms';
+    return next;
+    return;
+  end if;
+  select t.* into v_task from tasks t where t.id = v_task_id;
+  if v_attempt.status <> 'running' or v_task.cancel_requested_at is not null then
+    answer := case when v_attempt.status <> 'running' then 'lost' else 'cancel' end;
+    return next;
+    return;
+  end if;
+  if not exists (select from agents g where g.id = v_attempt.agent_id and g.model_endpoint_id = any(v_endpoints)) then
+    answer := 'wait';  -- it has just been moved: its own limits are under another lock now
+    wait := interval '50 ms';
+    return next;
+    return;
+  end if;
+  if not v_attempt.reserves_calls then
+    update task_attempts a set reserves_calls = true where a.id = attempt;
+  end if;
+
+  insert into model_calls as c (
+    attempt_id, key, endpoint_id, agent_id, priority, input_tokens, output_tokens, asked_at, seen_at)
+  values (attempt, call, v_attempt.endpoint_id, v_attempt.agent_id, v_task.priority, reserve_tokens.input_tokens,
+          max_output_tokens, v_now, v_now)
+  on conflict (attempt_id, key) do update
+  set seen_at = excluded.seen_at,
+      input_tokens = case when c.granted_at is null then excluded.input_tokens else c.input_tokens end,
+      output_tokens = case when c.granted_at is null then excluded.output_tokens else c.output_tokens end
+  returning c.* into v_call;
+  if v_call.ended_at is not null then
+    raise exception using errcode = 'LQ409', message = format('call %s of attempt %s has ended', call, attempt),
+      hint = 'Name every call anew.';
+  elsif v_call.granted_at is not null then  -- the answer was lost on its way
+    answer := 'granted';
+    return next;
+    return;
+  end if;
+
+  for v_limit in
+    select l.*, d.demand, o.amount, o.calls
+    from _limits(v_endpoints) l
+    cross join lateral (select _call_amount(l.kind, v_call.input_tokens, v_call.output_tokens) as demand) d
+    cross join lateral (
+      select coalesce(sum(_call_amount(l.kind, c.input_tokens, c.output_tokens)), 0) as amount, count(*) as calls
+      from model_calls c
+      where c.endpoint_id = any(v_endpoints) and c.granted_at is null and c.seen_at > v_now - interval '10 seconds'
+        and (c.priority > v_call.priority or (c.priority = v_call.priority and c.id < v_call.id))
+        and case when l.agent_id is null then c.endpoint_id = l.endpoint_id and not c.agent_limit
+                 else c.agent_id = l.agent_id end) o
+    where l.kind <> 'tasks'
+      and (l.agent_id = v_call.agent_id or (l.agent_id is null and l.endpoint_id = v_call.endpoint_id))
+      and l.used + o.amount + d.demand > l.ceiling
+  loop
+    if v_limit.demand > v_limit.ceiling then
+      raise exception using errcode = 'LQ413',
+        message = format('a call of %s prompt and at most %s answer tokens never fits the limit of %s %s per minute',
+                         v_call.input_tokens, v_call.output_tokens, v_limit.ceiling, v_limit.kind),
+        hint = 'Split the document into smaller chunks, or lower max_output_tokens.';
+    end if;
+    v_agent_limit := coalesce(v_agent_limit, true) and v_limit.agent_id is not null;
+    v_ahead := greatest(v_ahead, v_limit.calls);
+    v_wait := greatest(v_wait, _room_after(v_call.endpoint_id, v_limit.agent_id, v_limit.kind,
+                                           v_limit.used + v_limit.amount + v_limit.demand - v_limit.ceiling));
+  end loop;
+  -- Where a 429 came in spite of all this, everybody waits (rule 11).
+  v_wait := greatest(v_wait, (select e.cooldown_until - v_now from model_endpoints e
+                              where e.id = v_call.endpoint_id and e.cooldown_until > v_now));
+
+  if v_wait is null then
+    update model_calls c set granted_at = v_now where c.id = v_call.id;
+    answer := 'granted';
+  else
+    update model_calls c set agent_limit = coalesce(v_agent_limit, false) where c.id = v_call.id;
+    -- What is under way may end sooner and at less than it reserved: look again soon, the further back the later.
+    answer := 'wait';
+    wait := greatest(least(v_wait, least(1 + 0.02 * v_ahead, 8) * interval '1 second'), interval '20 ms');
+  end if;
+  return next;
+end $$;
+
+comment on function lakequeue.reserve_tokens(bigint, text, bigint, bigint, uuid) is
+  'An agent asks before a model call: granted, or how long to wait.';

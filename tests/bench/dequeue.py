@@ -1,0 +1,129 @@
+"""What exactness costs: the rate of dequeues with every limit set, beside none."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from typing import Any
+
+from psycopg.types.json import Json
+
+from tests.servers import Database, Server
+
+AGENTS = 10
+BATCH = 10
+WORKERS = 4
+KINDS = ("unthrottled", "throttled", "throttled, reserving")
+LIMITS = {
+    "max_concurrent_tasks": 100_000,
+    "max_tpm": 10**12,
+    "max_input_tpm": 10**12,
+    "max_output_tpm": 10**12,
+    "max_rpm": 10**9,
+}
+
+
+def run(quick: bool) -> dict[str, Any]:
+    """Measure both ways in turn, several times, and print a table."""
+    rounds = 5 if quick else 9
+    seconds = 2.0 if quick else 5.0
+    server = Server("embedded")
+    cycles: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    alone: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    try:
+        for number in range(rounds):
+            for kind in KINDS if number % 2 else reversed(KINDS):
+                cycle, dequeue = measure(server, kind, seconds)
+                cycles[kind].append(cycle)
+                alone[kind].append(dequeue)
+            print(
+                f"round {number + 1}: "
+                + ", ".join(f"{kind} {cycles[kind][-1]:.0f}/s" for kind in KINDS),
+                flush=True,
+            )
+    finally:
+        server.stop()
+    shares = {kind: _share(cycles, kind) for kind in KINDS}
+    print(f"{'':22}{'tasks/s':>9}{'of unthrottled':>16}{'dequeue alone, tasks/s':>24}")
+    for kind in KINDS:
+        print(
+            f"{kind:22}{statistics.median(cycles[kind]):9.0f}{shares[kind]:16.2f}"
+            f"{statistics.median(alone[kind]):24.0f}"
+        )
+    return {
+        "throttled_share": round(shares["throttled"], 3),
+        "reserving_share": round(shares["throttled, reserving"], 3),
+        "dequeue_alone_share": round(_share(alone, "throttled"), 3),
+        "unthrottled_per_second": round(statistics.median(cycles["unthrottled"]), 1),
+        "throttled_per_second": round(statistics.median(cycles["throttled"]), 1),
+        "rounds": rounds,
+    }
+
+
+def _share(rates: dict[str, list[float]], kind: str) -> float:
+    """The median of the rounds' own ratios: what disturbs a round disturbs both of its sides."""
+    pairs = zip(rates[kind], rates["unthrottled"], strict=True)
+    return statistics.median(rate / free for rate, free in pairs)
+
+
+def measure(server: Server, kind: str, seconds: float) -> tuple[float, float]:
+    """Tasks per second through dequeue and callback, and through dequeue alone."""
+    database = server.clone()
+    try:
+        for number in range(AGENTS):
+            limits: dict[str, Any] = {} if kind == "unthrottled" else LIMITS
+            database.query(
+                "select lakequeue.configure_agent(%s, reserves_calls => %s"
+                + "".join(f", {name} => {value}" for name, value in limits.items())
+                + ")",
+                f"agent {number}",
+                kind == "throttled, reserving",
+            )
+            documents = [{"document_path": f"/{n}.pdf"} for n in range(int(400 * seconds))]
+            database.query(
+                "select count(*) from lakequeue.enqueue_tasks(%s, %s)",
+                f"agent {number}",
+                Json(documents[:1000]),
+            )
+        with database.server.admin(database.name) as admin:
+            admin.execute("analyze")
+        return _race(database, seconds)
+    finally:
+        database.drop()
+
+
+def _race(database: Database, seconds: float) -> tuple[float, float]:
+    done = [0] * WORKERS
+    spent = [0.0] * WORKERS
+    barrier = threading.Barrier(WORKERS)
+
+    def work(number: int) -> None:
+        connection = database.connect()
+        barrier.wait()
+        started = time.monotonic()
+        while (now := time.monotonic()) - started < seconds:
+            rows = connection.execute(
+                "select outcome, attempt_id, callback_token from lakequeue.dequeue_tasks(%s, %s)",
+                [f"w{number}", BATCH],
+            ).fetchall()
+            spent[number] += time.monotonic() - now
+            reports = [
+                {"attempt": attempt, "token": token, "outcome": "success", "result": {}}
+                | {"input_tokens": 100, "output_tokens": 10, "usage_complete": True}
+                for outcome, attempt, token in rows
+                if outcome == "claimed"
+            ]
+            done[number] += len(reports)
+            if reports:
+                connection.execute(
+                    "select count(*) from lakequeue.record_callbacks(%s)", [Json(reports)]
+                )
+        connection.close()
+
+    threads = [threading.Thread(target=work, args=[n]) for n in range(WORKERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(done) / seconds, sum(done) / sum(spent)

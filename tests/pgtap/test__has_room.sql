@@ -1,0 +1,20 @@
+-- Whether a limit per minute has room for one more task (rules 4 and 4c).
+begin;
+select plan(13);
+select is(_has_room(false, 900, 0, 1000, 100), true, 'what fits exactly fits');
+select is(_has_room(false, 900, 0, 1000, 101), false, 'one too many does not');
+select is(_has_room(false, 0, 900, 1000, 100), true, 'what is booked counts like what is used');
+select is(_has_room(false, 0, 901, 1000, 100), false, 'to the last one');
+select is(_has_room(false, 500, 901, 1000, 100), false, 'the larger of both');
+select is(_has_room(false, 0, 0, 1000, 5000), true, 'larger than the limit: if nothing else is spent');
+select is(_has_room(false, 1, 0, 1000, 5000), false, 'and only then');
+select is(_has_room(false, 0, 1, 1000, 5000), false, 'nor beside what is booked');
+select is(_has_room(true, 0, 999, 1000, 500), true, 'an agent that reserves its calls: while less than the limit is booked');
+select is(_has_room(true, 0, 1000, 1000, 1), false, 'not when all of it is');
+select is(_has_room(true, 1000, 0, 1000, 500), true, 'whatever the window holds just now: its calls will wait');
+select is(_has_room(true, 0, 0, 1000, 5000), true, 'also a task larger than the limit');
+set session authorization test_worker;
+select throws_ok('select lakequeue._has_room(true, 0, 0, 1, 1)', '42501', null, 'it is internal: a worker may not call it');
+set session authorization test_owner;
+select * from finish();
+rollback;
