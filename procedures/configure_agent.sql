@@ -79,6 +79,7 @@ begin
       breaker_failures = coalesce(configure_agent.breaker_failures, a.breaker_failures)
   where a.name = agent
   returning a.* into v_after;
+  perform _void_books(array[v_endpoint_id, v_old_endpoint_id]);
   if v_id is null or v_after is distinct from v_before then
     perform _log_event('agent_configured', agent => v_after.id, detail => to_jsonb(v_after) - 'id');
     perform _nudge('lakequeue_worker');
