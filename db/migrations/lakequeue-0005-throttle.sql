@@ -26,7 +26,7 @@ alter table lakequeue.agents
   add column failures_in_a_row integer not null default 0 check (failures_in_a_row >= 0),
   add column learnt_at timestamptz,
   add column learnt_from integer not null default 0,
-  add column estimate_factor real not null default 1 check (estimate_factor > 0 and estimate_factor <= 100),
+  add column estimate_factor real not null default 1.5 check (estimate_factor > 0 and estimate_factor <= 100),
   add column estimate_error_p50 real,
   add column estimate_error_p95 real,
   add column run_input_tpm real check (run_input_tpm >= 0),
@@ -44,7 +44,7 @@ comment on column lakequeue.agents.failures_in_a_row is
 comment on column lakequeue.agents.learnt_at is 'When the figures below were last learnt.';
 comment on column lakequeue.agents.learnt_from is 'From how many attempts.';
 comment on column lakequeue.agents.estimate_factor is
-  'What estimate_tokens multiplies by: so that 95 % of the last attempts stayed within their estimate.';
+  'What estimates are multiplied by: 1.5 until completed tasks have taught what attempts really use.';
 comment on column lakequeue.agents.estimate_error_p50 is 'Median of used / estimated - 1 of the last attempts.';
 comment on column lakequeue.agents.estimate_error_p95 is '95th percentile of used / estimated - 1 of the last attempts.';
 comment on column lakequeue.agents.run_input_tpm is
