@@ -9,7 +9,7 @@
 --
 -- exclusive, shared: endpoints whose throttle lock the caller holds; one held shared is left out if it has limits now.
 -- agents: ids of the agents served. wanted: most tasks. fair: at most an equal share for each agent.
--- only_look: says what would be admitted without any lock, and changes nothing; exclusive endpoints only.
+-- only_look: says what might be admitted, without any lock, and changes nothing.
 -- Returns ids, of the locked tasks; share_used_up: an agent got its whole share, and may have
 --   more.
 -- Locks: the tasks returned, and those passed over for the first time; locked ones are skipped.
@@ -49,14 +49,14 @@ declare
   v_misfit_after integer[];                -- how many had been admitted before it
 begin
   <<looks>>
-  for v_look in case when only_look then 2 else 1 end .. 2 loop
+  for v_look in 1 .. 2 loop
     if v_look = 2 and not only_look then
       perform _recount(exclusive);
     end if;
     select array_agg(l.endpoint_id), array_agg(l.agent_id), array_agg(l.ceilings), array_agg(l.used), array_agg(l.booked),
            array_agg(l.raised), array_agg(l.no), array_agg(false)
     into v_endpoints, v_agents, v_ceilings, v_used, v_booked, v_raised, v_pages, v_charged
-    from _limits(exclusive || shared, carried => not only_look) l;
+    from _limits(exclusive || shared, carried => v_look = 1 or not only_look) l;
     v_endpoints := coalesce(v_endpoints, '{}');
 
     v_served := array(
@@ -83,7 +83,7 @@ begin
       -- Where a limit applies nobody else can claim, so that looking ahead need not lock.
       cross join lateral _candidates(
         a.id, case when v_look = 2 and e.id = any(v_endpoints) or e.id = any(v_crowded) then v_share + 64 else v_share end,
-        e.id <> all(v_endpoints)) c
+        not only_look and e.id <> all(v_endpoints)) c
       where a.id = any(v_served)
          or (e.id = any(v_crowded) and a.paused_at is null and c.passed_over_at <= v_now - e.max_passed_over)
       order by c.priority desc, c.created_at, c.id
