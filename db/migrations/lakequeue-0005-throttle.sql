@@ -8,13 +8,16 @@ alter table lakequeue.model_endpoints
   add column max_input_tpm bigint check (max_input_tpm > 0),
   add column max_output_tpm bigint check (max_output_tpm > 0),
   add column max_rpm bigint check (max_rpm > 0),
-  add column max_passed_over interval not null default '2 minutes' check (max_passed_over between '0' and '1 day');
+  add column max_passed_over interval not null default '2 minutes' check (max_passed_over between '0' and '1 day'),
+  add column overdue_at timestamptz;
 comment on column lakequeue.model_endpoints.max_input_tpm is 'Input tokens per minute; null: no limit.';
 comment on column lakequeue.model_endpoints.max_output_tpm is
   'Output tokens per minute, where the provider reserves max_tokens up front; null: no limit.';
 comment on column lakequeue.model_endpoints.max_rpm is 'Requests per minute; null: no limit.';
 comment on column lakequeue.model_endpoints.max_passed_over is
   'How long a task that does not fit may be passed over by others of its priority and lower ones.';
+comment on column lakequeue.model_endpoints.overdue_at is
+  'When the first task that was passed over will have been so for max_passed_over; null: none is known.';
 
 alter table lakequeue.agents
   add column max_input_tpm bigint check (max_input_tpm > 0),
