@@ -105,6 +105,7 @@ begin
         continue when v_agents[h] <> v_task.agent_id;
         for k in 1 .. 5 loop
           if v_ceilings[h][k] is not null
+             and not coalesce(greatest(v_used[h][k], v_booked[h][k]) + v_task.demand[k] <= v_ceilings[h][k], false)  -- mostly so
              and not _has_room(k, v_task.reserves_calls, v_ceilings[h][k], v_used[h][k], v_booked[h][k], v_task.demand[k]) then
             -- A bound from the books may be too high: count.
             continue looks when v_look = 1;
@@ -179,13 +180,17 @@ begin
           where t.id = any(v_admitted) order by t.id offset 0 for no key update skip locked) l
     where l.status = 'enqueued' and l.retry_at is null);
   if ids <> '{}' then
-    perform _keep_book(
-      v_endpoints[n], v_agents[n], v_pages[n],
-      array[v_used[n][1], v_used[n][2], v_used[n][3], v_used[n][4], v_used[n][5]],
-      array[v_booked[n][1], v_booked[n][2], v_booked[n][3], v_booked[n][4], v_booked[n][5]],
-      array[v_raised[n][1], v_raised[n][2], v_raised[n][3], v_raised[n][4], v_raised[n][5]])
-    from generate_subscripts(v_endpoints, 1) n
-    where v_charged[n];
+    update throttle_books k
+    set no = k.no + 1, used = n.used, booked = n.booked, raised = n.raised
+    from (
+      select case when v_agents[i] is null then 'endpoint' else 'agent' end as scope, coalesce(v_agents[i], v_endpoints[i]) as scope_id,
+             v_pages[i] as no,
+             array[v_used[i][1], v_used[i][2], v_used[i][3], v_used[i][4], v_used[i][5]] as used,
+             array[v_booked[i][1], v_booked[i][2], v_booked[i][3], v_booked[i][4], v_booked[i][5]] as booked,
+             array[v_raised[i][1], v_raised[i][2], v_raised[i][3], v_raised[i][4], v_raised[i][5]] as raised
+      from generate_subscripts(v_endpoints, 1) i
+      where v_charged[i]) n
+    where k.scope = n.scope and k.scope_id = n.scope_id and k.no = n.no;
   end if;
 end $$;
 

@@ -16,6 +16,7 @@ as $$
 declare
   v_counted integer[];
   v_with_window boolean;
+  v_unknown constant numeric[] := array_fill(null::numeric, array[5]);  -- as all arrays here, of five
 begin
   select endpoints || coalesce(array_agg(distinct f.id) filter (where f.id <> all(endpoints)), '{}'),
          bool_or(coalesce(e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
@@ -47,12 +48,15 @@ begin
       select s.* from _spending(v_counted, v_with_window) s where not carried
     )
     select h.endpoint_id, h.agent_id, h.ceilings,
-           case when not carried then s.used else _plus(b.used, _plus(r.raised, b.lowered)) end,
-           case when not carried then s.booked else _plus(b.booked, _plus(r.raised, b.lowered)) end,
+           case when not carried then s.used when r.raised = b.raised then b.used
+                else _plus(b.used, _plus(r.raised, b.lowered)) end,
+           case when not carried then s.booked when r.raised = b.raised then b.booked
+                else _plus(b.booked, _plus(r.raised, b.lowered)) end,
            r.raised, b.no
     from holders h
     left join lateral (
-      select k.no, k.used, k.booked, array[-k.raised[1], -k.raised[2], -k.raised[3], -k.raised[4], -k.raised[5]] as lowered
+      select k.no, coalesce(k.used, v_unknown) as used, coalesce(k.booked, v_unknown) as booked, k.raised,
+             array[-k.raised[1], -k.raised[2], -k.raised[3], -k.raised[4], -k.raised[5]] as lowered
       from throttle_books k
       where k.scope = h.scope and k.scope_id = h.scope_id
       order by k.no desc limit 1) b on true
