@@ -33,7 +33,7 @@ begin
   return query
     with spending as materialized (
       select s.* from _spending(array(select e.id from model_endpoints e), true) s
-    ), live as (
+    ), live as materialized (
       select l.agent_id, sum(l.tasks) as tasks
       from (
         select r.agent_id, r.tasks from task_rollups r
