@@ -1,4 +1,4 @@
--- The kinds of limits. Where amounts stand in an array, they stand in this order.
+-- The kinds of limits. Amounts in an array stand in this order; all but tasks are per minute.
 create or replace function lakequeue._kinds()
 returns text[]
 language plpgsql immutable

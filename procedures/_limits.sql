@@ -1,37 +1,75 @@
 -- Every limit that applies at these endpoints, with what is spent of it: the one truth that dequeue_tasks,
--- reserve_tokens and explain_throttle read. Take the endpoints' locks first.
+-- reserve_tokens and explain_throttle read. Take the endpoints' locks first, if anything is decided by it.
 --
--- Returns a row per limit: endpoint_id; agent_id, null for a limit of the endpoint; kind: tasks, tokens, input_tokens,
--- output_tokens or requests (the last four per minute); ceiling; used and booked, see _spending. Attempts that an agent
--- started at an endpoint it has moved away from still count against its own limits.
-create or replace function lakequeue._limits(endpoints integer[])
-returns table (endpoint_id integer, agent_id integer, kind text, ceiling bigint, used numeric, booked numeric)
+-- endpoints: ids. carried: take what the books say, an upper bound (see _recount); false: count.
+-- Returns a row per endpoint and per agent that has limits: agent_id, null for the endpoint's own; ceilings, by kind (see
+--   _kinds), null where there is no limit; used and booked, see _spending, null where the books do not know; raised: see
+--   _raised; no: of the page in the books, null if there is none. Attempts that an agent started at an endpoint it has
+--   moved away from still count against its own limits.
+create or replace function lakequeue._limits(endpoints integer[], carried boolean)
+returns table (
+  endpoint_id integer, agent_id integer, ceilings bigint[], used numeric[], booked numeric[], raised numeric[], no bigint)
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
+#variable_conflict use_column
 declare
   v_counted integer[];
   v_with_window boolean;
 begin
-  v_counted := endpoints || array(
-    select distinct f.id from agents a cross join unnest(a.former_endpoint_ids) f(id)
-    where a.model_endpoint_id = any(endpoints) and f.id <> all(endpoints));
-  v_with_window := exists (
-    select from unnest(endpoints) e(id) cross join lateral _ceilings(e.id, null) c where c.kind <> 'tasks');
+  select endpoints || coalesce(array_agg(distinct f.id) filter (where f.id <> all(endpoints)), '{}'),
+         bool_or(coalesce(e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
+                          a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null)
+  into v_counted, v_with_window
+  from model_endpoints e
+  left join agents a on a.model_endpoint_id = e.id
+  left join lateral unnest(a.former_endpoint_ids) f(id) on true
+  where e.id = any(endpoints);
 
+  -- What was raised is read by this statement's snapshot, what is counted by a later one: a report between the two is in
+  -- both, never in neither.
   return query
-    with spending as materialized (
-      select s.* from _spending(v_counted, v_with_window) s
-    ), limits as (
-      select c.*
-      from unnest(endpoints) e(id)
-      cross join lateral _ceilings(e.id, null) c
+    with holders as (
+      select e.id as endpoint_id, null::integer as agent_id, 'endpoint' as scope, e.id as scope_id,
+             array[e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm] as ceilings
+      from model_endpoints e
+      where e.id = any(endpoints)
+        and coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm) is not null
+      union all
+      select a.model_endpoint_id, a.id, 'agent', a.id,
+             array[a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm]
+      from agents a
+      where a.model_endpoint_id = any(endpoints)
+        and coalesce(a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null
+    ), raised as materialized (
+      select r.* from _raised(v_counted) r where v_with_window
+    ), spending as materialized (
+      select s.* from _spending(v_counted, v_with_window) s where not carried
     )
-    select l.endpoint_id, l.agent_id, l.kind, l.ceiling, coalesce(sum(s.used), 0), coalesce(sum(s.booked), 0)
-    from limits l
-    left join spending s
-      on s.kind = l.kind and case when l.agent_id is null then s.endpoint_id = l.endpoint_id else s.agent_id = l.agent_id end
-    group by l.endpoint_id, l.agent_id, l.kind, l.ceiling;
+    select h.endpoint_id, h.agent_id, h.ceilings,
+           case when not carried then s.used else _plus(b.used, _plus(r.raised, b.lowered)) end,
+           case when not carried then s.booked else _plus(b.booked, _plus(r.raised, b.lowered)) end,
+           r.raised, b.no
+    from holders h
+    left join lateral (
+      select k.no, k.used, k.booked, array[-k.raised[1], -k.raised[2], -k.raised[3], -k.raised[4], -k.raised[5]] as lowered
+      from throttle_books k
+      where k.scope = h.scope and k.scope_id = h.scope_id
+      order by k.no desc limit 1) b on true
+    cross join lateral (
+      select array[0, coalesce(sum(r.raised[2]), 0), coalesce(sum(r.raised[3]), 0), coalesce(sum(r.raised[4]), 0),
+                   coalesce(sum(r.raised[5]), 0)] as raised
+      from raised r
+      where case when h.agent_id is null then r.endpoint_id = h.endpoint_id else r.agent_id = h.agent_id end) r
+    cross join lateral (
+      select array[coalesce(sum(s.used[1]), 0), coalesce(sum(s.used[2]), 0), coalesce(sum(s.used[3]), 0),
+                   coalesce(sum(s.used[4]), 0), coalesce(sum(s.used[5]), 0)] as used,
+             array[coalesce(sum(s.booked[1]), 0), coalesce(sum(s.booked[2]), 0), coalesce(sum(s.booked[3]), 0),
+                   coalesce(sum(s.booked[4]), 0), coalesce(sum(s.booked[5]), 0)] as booked
+      from spending s
+      where case when h.agent_id is null then s.endpoint_id = h.endpoint_id else s.agent_id = h.agent_id end) s
+    order by h.endpoint_id, h.agent_id nulls first;
 end $$;
 
-comment on function lakequeue._limits(integer[]) is 'Every limit that applies at these endpoints, with what is spent of it.';
+comment on function lakequeue._limits(integer[], boolean) is
+  'Every limit that applies at these endpoints, with what is spent of it.';

@@ -3,7 +3,8 @@
 --
 -- attempt: its id; the caller holds its task's row lock. Tokens null where not known; cost in USD.
 -- complete: the numbers cover the whole attempt; source: callback or trace.
--- Where the best report names no cost, that of a lesser one stays.
+-- Where the best report names no cost, that of a lesser one stays. What the attempt now counts more than before in a
+-- window of its endpoint (see _spending) is noted as raised, so that it debits the throttle's books at once.
 -- Returns whether the numbers now stand. Errors: LQ400 negative or absurd numbers, or complete without tokens.
 create or replace function lakequeue._record_usage(
   attempt bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, llm_cost numeric,
@@ -14,6 +15,10 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
   c_most constant bigint := 1000000000000;  -- the columns' own limit
+  v_before task_attempts;
+  v_after task_attempts;
+  v_better boolean;
+  v_raised numeric[];
 begin
   if coalesce(input_tokens, output_tokens, cached_tokens) is null and llm_cost is null and not complete then
     return false;
@@ -29,29 +34,37 @@ begin
       hint = 'Tokens are 0 to 10^12, costs 0 to 10^9 and never NaN; complete usage names input and output tokens.';
   end if;
 
-  -- 0 to 3, and -1 for nothing yet
-  update task_attempts a
-  set input_tokens = case when n.rank > o.rank then n.input else greatest(a.input_tokens, n.input) end,
-      output_tokens = case when n.rank > o.rank then n.output else greatest(a.output_tokens, n.output) end,
-      cached_tokens = case when n.rank > o.rank then n.cached else greatest(a.cached_tokens, n.cached) end,
-      llm_cost = case when n.rank > o.rank then coalesce(n.cost, a.llm_cost) else greatest(a.llm_cost, n.cost) end,
-      usage_complete = n.complete,
-      usage_source = n.source
-  from (values (_record_usage.input_tokens, _record_usage.output_tokens, _record_usage.cached_tokens,
-                _record_usage.llm_cost, _record_usage.complete, _record_usage.source,
-                2 * _record_usage.complete::integer + (_record_usage.source = 'trace')::integer))
-         as n(input, output, cached, cost, complete, source, rank),
-       lateral (select case when p.usage_source is null then -1
-                            else 2 * p.usage_complete::integer + (p.usage_source = 'trace')::integer end as rank
-                from task_attempts p where p.id = _record_usage.attempt) o
-  where a.id = _record_usage.attempt and n.rank >= o.rank;
-  if found then
-    return true;
+  select a.* into v_before from task_attempts a where a.id = attempt for no key update;
+  if v_before.usage_source is not null
+     and (complete, source = 'trace') < (v_before.usage_complete, v_before.usage_source = 'trace') then
+    -- Better numbers stand, but perhaps without a price: the one known is kept, in whatever order they come.
+    update task_attempts a set llm_cost = _record_usage.llm_cost
+    where a.id = _record_usage.attempt and a.llm_cost is null and _record_usage.llm_cost is not null;
+    return false;
   end if;
-  -- Better numbers stand, but perhaps without a price: the one known is kept, in whatever order they come.
-  update task_attempts a set llm_cost = _record_usage.llm_cost
-  where a.id = _record_usage.attempt and a.llm_cost is null and _record_usage.llm_cost is not null;
-  return false;
+
+  v_better := v_before.usage_source is null
+    or (complete, source = 'trace') > (v_before.usage_complete, v_before.usage_source = 'trace');
+  v_after := v_before;
+  v_after.input_tokens := case when v_better then input_tokens else greatest(v_before.input_tokens, input_tokens) end;
+  v_after.output_tokens := case when v_better then output_tokens else greatest(v_before.output_tokens, output_tokens) end;
+  v_after.cached_tokens := case when v_better then cached_tokens else greatest(v_before.cached_tokens, cached_tokens) end;
+  v_after.llm_cost := case when v_better then coalesce(llm_cost, v_before.llm_cost) else greatest(v_before.llm_cost, llm_cost) end;
+  v_after.usage_complete := complete;
+  if not v_before.reserves_calls then
+    v_raised := array(
+      select greatest(c.after - c.before, 0)
+      from unnest(_counted(v_before), _counted(v_after)) with ordinality c(before, after, kind)
+      order by c.kind);
+    if v_raised <> '{0,0,0,0,0}' then
+      v_after.raised := _plus(coalesce(v_before.raised, '{0,0,0,0,0}'), v_raised);
+    end if;
+  end if;
+  update task_attempts a
+  set input_tokens = v_after.input_tokens, output_tokens = v_after.output_tokens, cached_tokens = v_after.cached_tokens,
+      llm_cost = v_after.llm_cost, usage_complete = complete, usage_source = source, raised = v_after.raised
+  where a.id = _record_usage.attempt;
+  return true;
 end $$;
 
 comment on function lakequeue._record_usage(bigint, bigint, bigint, bigint, numeric, boolean, text) is

@@ -69,8 +69,7 @@ begin
     from agents g
     join model_endpoints e on e.id = g.model_endpoint_id
     left join lateral (
-      select sum(s.used) filter (where s.kind = 'tasks') as tasks, sum(s.used) filter (where s.kind = 'tokens') as tokens
-      from spending s where s.agent_id = g.id) mine on true
+      select sum(s.used[1]) as tasks, sum(s.used[2]) as tokens from spending s where s.agent_id = g.id) mine on true
     where g.id = any(v_agent_ids)
     order by g.name;
 end $$;

@@ -42,6 +42,7 @@ begin
       max_passed_over = coalesce(configure_endpoint.max_passed_over, e.max_passed_over)
   where e.id = v_id
   returning e.* into v_after;
+  perform _void_books(array[v_id]);
   if to_jsonb(v_after) - 'cooldown_until' <> to_jsonb(v_before) - 'cooldown_until' then
     perform _log_event('endpoint_configured', detail =>
       to_jsonb(v_after) - array['id', 'name', 'cooldown_until'] || jsonb_build_object('endpoint', endpoint));

@@ -28,9 +28,11 @@ declare
   v_endpoint record;
   v_exclusive integer[] := '{}'::integer[];  -- endpoints held with limits
   v_shared integer[] := '{}'::integer[];     -- endpoints held without
-  v_busy integer[] := '{}'::integer[];
+  v_served integer[] := '{}'::integer[];     -- their agents that have something to claim
+  v_busy integer;                 -- an endpoint that somebody else holds
   v_busy_limited boolean;
-  v_ids bigint[];
+  v_busy_agents integer[];
+  v_admitted record;
   v_claimed bigint[] := '{}'::bigint[];
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -44,11 +46,13 @@ begin
   end if;
   v_agent_ids := array(select (_agent(n.name)).id from unnest(agents) n(name));
 
-  -- Peek: where is anything to claim, and does a limit apply there?
+  -- Peek: where is anything to claim, and does a limit apply there? Where somebody else holds a limited endpoint and a
+  -- look without its lock finds no room either, that is no reason to wait: or workers would keep each other busy for
+  -- ever where every limit is full.
   for v_endpoint in
-    select e.id,
-           bool_or(coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm, a.max_concurrent_tasks,
-                            a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null) as limited
+    select e.id, array_agg(a.id) as agents,
+           bool_or(coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
+                            a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null) as limited
     from agents a
     join model_endpoints e on e.id = a.model_endpoint_id
     where (dequeue_tasks.agents is null or a.id = any(v_agent_ids))
@@ -60,34 +64,38 @@ begin
   loop
     if v_endpoint.limited and pg_try_advisory_xact_lock(_lock_class(), v_endpoint.id) then
       v_exclusive := v_exclusive || v_endpoint.id;
+      v_served := v_served || v_endpoint.agents;
     elsif not v_endpoint.limited and pg_try_advisory_xact_lock_shared(_lock_class(), v_endpoint.id) then
       v_shared := v_shared || v_endpoint.id;
-    else
-      v_busy := v_busy || v_endpoint.id;
-      v_busy_limited := coalesce(v_busy_limited, v_endpoint.limited);
+      v_served := v_served || v_endpoint.agents;
+    elsif not v_endpoint.limited
+          or (_admit(array[v_endpoint.id], '{}', v_endpoint.agents, 1, false, only_look => true)).ids <> '{}' then
+      v_busy := v_endpoint.id;
+      v_busy_limited := v_endpoint.limited;
+      v_busy_agents := v_endpoint.agents;
     end if;
   end loop;
 
-  if v_busy <> '{}' and v_exclusive = '{}' and v_shared = '{}' then
-    if _wait_for_endpoint(v_busy[1], v_busy_limited) then
-      v_exclusive := case when v_busy_limited then v_busy[1:1] else v_exclusive end;
-      v_shared := case when v_busy_limited then v_shared else v_busy[1:1] end;
-      v_busy := v_busy[2:];
-    end if;
+  if v_busy is not null and v_served = '{}' and _wait_for_endpoint(v_busy, v_busy_limited) then
+    v_exclusive := case when v_busy_limited then array[v_busy] else v_exclusive end;
+    v_shared := case when v_busy_limited then v_shared else array[v_busy] end;
+    v_served := v_busy_agents;
+    v_busy := null;
   end if;
 
   -- A first helping of an equal share for each agent, then a second one of what is left of the batch.
   for v_helping in 1..2 loop
-    v_ids := _admit(v_exclusive, v_shared, case when dequeue_tasks.agents is null then null else v_agent_ids end,
-                    batch_size - cardinality(v_claimed), v_helping = 1);
-    exit when v_ids = '{}';
-    v_claimed := v_claimed || _claim(v_ids, worker);
-    exit when cardinality(v_claimed) >= batch_size;
+    exit when v_served = '{}';
+    v_admitted := _admit(v_exclusive, v_shared, v_served, batch_size - cardinality(v_claimed), v_helping = 1);
+    if v_admitted.ids <> '{}' then
+      v_claimed := v_claimed || _claim(v_admitted.ids, worker);
+    end if;
+    exit when cardinality(v_claimed) >= batch_size or not v_admitted.share_used_up;
   end loop;
 
   if v_claimed <> '{}' then
     return query select c.* from _claims(v_claimed, 'claimed') c;
-  elsif v_busy <> '{}' then
+  elsif v_busy is not null then
     outcome := 'busy';
     return next;
   end if;

@@ -36,22 +36,24 @@ begin
 
   return query
     with spending as materialized (
-      select s.kind, s.agent_id, s.used
+      select s.endpoint_id, s.agent_id, s.used
       from _spending(v_agent.model_endpoint_id || v_agent.former_endpoint_ids, true) s
-      where s.endpoint_id = v_agent.model_endpoint_id or s.agent_id = v_agent.id
     ), asked as (
-      select l.*, v_demand[array_position(_kinds(), l.kind)] as demand
-      from _limits(array[v_agent.model_endpoint_id]) l
-      where l.agent_id is null or l.agent_id = v_agent.id
+      select l.agent_id, k.no, k.kind, k.ceiling, k.used, k.booked, k.demand
+      from _limits(array[v_agent.model_endpoint_id], carried => false) l
+      cross join lateral unnest(_kinds(), l.ceilings, l.used, l.booked, v_demand)
+        with ordinality k(kind, ceiling, used, booked, demand, no)
+      where k.ceiling is not null and (l.agent_id is null or l.agent_id = v_agent.id)
     )
     select case when a.agent_id is null then 'endpoint' else 'agent' end,
            case when a.agent_id is null then v_endpoint.name else v_agent.name end,
            a.kind, a.ceiling, a.used, a.booked,
            (select coalesce(jsonb_object_agg(g.name, s.used), '{}')
-            from (select s.agent_id, sum(s.used) as used from spending s
-                  where s.kind = a.kind and (a.agent_id is null or s.agent_id = a.agent_id) and s.used > 0
+            from (select s.agent_id, sum(s.used[a.no]) as used from spending s
+                  where case when a.agent_id is null then s.endpoint_id = v_endpoint.id else s.agent_id = a.agent_id end
                   group by s.agent_id) s
-            join agents g on g.id = s.agent_id),
+            join agents g on g.id = s.agent_id
+            where s.used > 0),
            greatest(a.ceiling - greatest(a.used, a.booked), 0), w.calls, w.since,
            a.demand, f.fits,
            case when f.fits is null then null
@@ -62,15 +64,14 @@ begin
            v_since, v_passed_over_at
     from asked a
     cross join lateral (
-      select case when a.demand is null then null
-                  when a.kind = 'tasks' then a.used < a.ceiling
-                  else _has_room(v_agent.reserves_calls, a.used, a.booked, a.ceiling, a.demand) end as fits) f
+      select case when a.demand is not null
+                  then _has_room(a.no::integer, v_agent.reserves_calls, a.ceiling, a.used, a.booked, a.demand) end as fits) f
     cross join lateral (
       select count(*) as calls, min(c.asked_at) as since
       from model_calls c
       where c.endpoint_id = v_endpoint.id and c.granted_at is null and c.seen_at > _now() - interval '10 seconds'
         and a.kind <> 'tasks' and (a.agent_id is null or c.agent_id = a.agent_id)) w
-    order by 1 desc, array_position(_kinds(), a.kind);
+    order by a.agent_id nulls first, a.no;
 end $$;
 
 comment on function lakequeue.explain_throttle(text) is

@@ -106,37 +106,50 @@ begin
     return;
   end if;
 
-  for v_limit in
-    select l.*, d.demand, o.amount, o.calls
-    from _limits(v_endpoints) l
-    cross join lateral (select _call_amount(l.kind, v_call.input_tokens, v_call.output_tokens) as demand) d
-    cross join lateral (
-      select coalesce(sum(_call_amount(l.kind, c.input_tokens, c.output_tokens)), 0) as amount, count(*) as calls
-      from model_calls c
-      where c.endpoint_id = any(v_endpoints) and c.granted_at is null and c.seen_at > v_now - interval '10 seconds'
-        and (c.priority > v_call.priority or (c.priority = v_call.priority and c.id < v_call.id))
-        and case when l.agent_id is null then c.endpoint_id = l.endpoint_id and not c.agent_limit
-                 else c.agent_id = l.agent_id end) o
-    where l.kind <> 'tasks'
-      and (l.agent_id = v_call.agent_id or (l.agent_id is null and l.endpoint_id = v_call.endpoint_id))
-      and l.used + o.amount + d.demand > l.ceiling
-  loop
-    if v_limit.demand > v_limit.ceiling then
-      raise exception using errcode = 'LQ413',
-        message = format('a call of %s prompt and at most %s answer tokens never fits the limit of %s %s per minute',
-                         v_call.input_tokens, v_call.output_tokens, v_limit.ceiling, v_limit.kind),
-        hint = 'Split the document into smaller chunks, or lower max_output_tokens.';
+  <<counts>>
+  for v_count in 1 .. 2 loop
+    if v_count = 2 then
+      perform _recount(v_endpoints);  -- a bound from the books may be too high
     end if;
-    v_agent_limit := coalesce(v_agent_limit, true) and v_limit.agent_id is not null;
-    v_ahead := greatest(v_ahead, v_limit.calls);
-    v_wait := greatest(v_wait, _room_after(v_call.endpoint_id, v_limit.agent_id, v_limit.kind,
-                                           v_limit.used + v_limit.amount + v_limit.demand - v_limit.ceiling));
+    for v_limit in
+      select l.agent_id, k.kind, k.ceiling, d.demand, o.calls, k.used + o.amount + d.demand - k.ceiling as missing
+      from _limits(v_endpoints, carried => true) l
+      cross join lateral unnest(_kinds(), l.ceilings, l.used) k(kind, ceiling, used)
+      cross join lateral (select _call_amount(k.kind, v_call.input_tokens, v_call.output_tokens) as demand) d
+      cross join lateral (
+        select coalesce(sum(_call_amount(k.kind, c.input_tokens, c.output_tokens)), 0) as amount, count(*) as calls
+        from model_calls c
+        where c.endpoint_id = any(v_endpoints) and c.granted_at is null and c.seen_at > v_now - interval '10 seconds'
+          and (c.priority > v_call.priority or (c.priority = v_call.priority and c.id < v_call.id))
+          and case when l.agent_id is null then c.endpoint_id = l.endpoint_id and not c.agent_limit
+                   else c.agent_id = l.agent_id end) o
+      where k.kind <> 'tasks' and k.ceiling is not null
+        and (l.agent_id = v_call.agent_id or (l.agent_id is null and l.endpoint_id = v_call.endpoint_id))
+        and coalesce(k.used + o.amount + d.demand > k.ceiling, true)
+    loop
+      if v_limit.demand > v_limit.ceiling then
+        raise exception using errcode = 'LQ413',
+          message = format('a call of %s prompt and at most %s answer tokens never fits the limit of %s %s per minute',
+                           v_call.input_tokens, v_call.output_tokens, v_limit.ceiling, v_limit.kind),
+          hint = 'Split the document into smaller chunks, or lower max_output_tokens.';
+      end if;
+      continue counts when v_count = 1;
+      v_agent_limit := coalesce(v_agent_limit, true) and v_limit.agent_id is not null;
+      v_ahead := greatest(v_ahead, v_limit.calls);
+      v_wait := greatest(v_wait, _room_after(v_call.endpoint_id, v_limit.agent_id, v_limit.kind, v_limit.missing));
+    end loop;
+    exit counts;
   end loop;
   -- Where a 429 came in spite of all this, everybody waits (rule 11).
   v_wait := greatest(v_wait, (select e.cooldown_until - v_now from model_endpoints e
                               where e.id = v_call.endpoint_id and e.cooldown_until > v_now));
 
   if v_wait is null then
+    perform _keep_book(l.endpoint_id, l.agent_id, l.no,
+                       _plus(l.used, array[0, v_call.input_tokens + v_call.output_tokens, v_call.input_tokens, v_call.output_tokens, 1]),
+                       l.booked, l.raised)
+    from _limits(v_endpoints, carried => true) l
+    where l.agent_id = v_call.agent_id or (l.agent_id is null and l.endpoint_id = v_call.endpoint_id);
     update model_calls c set granted_at = v_now where c.id = v_call.id;
     answer := 'granted';
   else

@@ -1,10 +1,12 @@
 set local role lakequeue_owner;
 
+drop table lakequeue.throttle_books;
+
 drop table lakequeue.model_calls;
 
 alter table lakequeue.tasks drop column passed_over_at;
 
-alter table lakequeue.task_attempts drop column reserves_calls;
+alter table lakequeue.task_attempts drop column reserves_calls, drop column raised;
 
 alter table lakequeue.agents
   drop column max_input_tpm, drop column max_output_tpm, drop column max_rpm, drop column reserves_calls,

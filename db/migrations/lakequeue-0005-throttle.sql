@@ -26,7 +26,7 @@ alter table lakequeue.agents
   add column failures_in_a_row integer not null default 0 check (failures_in_a_row >= 0),
   add column learnt_at timestamptz,
   add column learnt_from integer not null default 0,
-  add column estimate_factor real not null default 1 check (estimate_factor > 0 and estimate_factor <= 100),
+  add column estimate_factor real not null default 1.5 check (estimate_factor > 0 and estimate_factor <= 100),
   add column estimate_error_p50 real,
   add column estimate_error_p95 real,
   add column run_input_tpm real check (run_input_tpm >= 0),
@@ -44,7 +44,7 @@ comment on column lakequeue.agents.failures_in_a_row is
 comment on column lakequeue.agents.learnt_at is 'When the figures below were last learnt.';
 comment on column lakequeue.agents.learnt_from is 'From how many attempts.';
 comment on column lakequeue.agents.estimate_factor is
-  'What estimate_tokens multiplies by: so that 95 % of the last attempts stayed within their estimate.';
+  'What estimates are multiplied by: 1.5 until completed tasks have taught what attempts really use.';
 comment on column lakequeue.agents.estimate_error_p50 is 'Median of used / estimated - 1 of the last attempts.';
 comment on column lakequeue.agents.estimate_error_p95 is '95th percentile of used / estimated - 1 of the last attempts.';
 comment on column lakequeue.agents.run_input_tpm is
@@ -52,9 +52,36 @@ comment on column lakequeue.agents.run_input_tpm is
 comment on column lakequeue.agents.run_output_tpm is 'Answer tokens per minute of one run; likewise.';
 comment on column lakequeue.agents.run_rpm is 'Requests per minute of one run; likewise.';
 
-alter table lakequeue.task_attempts add column reserves_calls boolean not null default false;
+alter table lakequeue.task_attempts
+  add column reserves_calls boolean not null default false,
+  add column raised numeric[];
+create index task_attempts_raised on lakequeue.task_attempts (endpoint_id, run_ended_at) where raised is not null;
 comment on column lakequeue.task_attempts.reserves_calls is
   'Its window is kept by model_calls, not by its estimate: as its agent was configured at the claim, or since it first asked.';
+comment on column lakequeue.task_attempts.raised is
+  'By how much its reports have raised what it counts in a window, by kind of limit: what a carried bound cannot know.';
+
+-- The books of the throttle: what is spent of a limit at most, so that a dequeue need not count. One row per endpoint and
+-- agent with limits; each change takes the next number, so that the newest is always the first of its index, however
+-- many dead ones a held snapshot keeps.
+create table lakequeue.throttle_books (
+  scope text not null check (scope in ('endpoint', 'agent')),
+  scope_id integer not null,
+  no bigint not null,
+  used numeric[],
+  booked numeric[],
+  raised numeric[] not null,
+  primary key (scope, scope_id, no)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+comment on table lakequeue.throttle_books is
+  'What is spent of each limit at most; written under the throttle lock of the endpoint only.';
+comment on column lakequeue.throttle_books.scope is 'Whose limits: endpoint or agent.';
+comment on column lakequeue.throttle_books.scope_id is 'Its id.';
+comment on column lakequeue.throttle_books.no is 'Rises with each change.';
+comment on column lakequeue.throttle_books.used is
+  'An upper bound of what is used, by kind (see _kinds): the last count and all that was admitted since; null: to be counted.';
+comment on column lakequeue.throttle_books.booked is 'Likewise of what is booked.';
+comment on column lakequeue.throttle_books.raised is 'The sum of task_attempts.raised that the bounds include.';
 
 alter table lakequeue.tasks add column passed_over_at timestamptz;
 comment on column lakequeue.tasks.passed_over_at is

@@ -5,7 +5,8 @@ select max_input_tpm, max_output_tpm, max_rpm, reserves_calls, output_share, bre
        run_input_tpm, run_output_tpm, run_rpm
 from lakequeue.agents where false;
 select passed_over_at from lakequeue.tasks where false;
-select reserves_calls from lakequeue.task_attempts where false;
+select reserves_calls, raised from lakequeue.task_attempts where false;
+select scope, scope_id, no, used, booked, raised from lakequeue.throttle_books where false;
 select id, attempt_id, key, endpoint_id, agent_id, priority, input_tokens, output_tokens, asked_at, seen_at, agent_limit,
        granted_at, ended_at
 from lakequeue.model_calls where false;
@@ -13,7 +14,8 @@ do $$
 declare
   v_index text;
 begin
-  foreach v_index in array array['model_calls_window', 'model_calls_waiting', 'model_calls_key'] loop
+  foreach v_index in array array['model_calls_window', 'model_calls_waiting', 'model_calls_key',
+                                'task_attempts_raised', 'throttle_books_pkey'] loop
     assert (select i.indisvalid from pg_index i where i.indexrelid = to_regclass('lakequeue.' || v_index)),
       format('index %s is missing or invalid', v_index);
   end loop;

@@ -4,8 +4,8 @@ begin;
 select no_plan();
 
 select configure_endpoint('e', max_concurrent_tasks => 3, max_tpm => 1000);
-select configure_agent('a', model_endpoint => 'e', tokens_per_task => 0, tokens_per_page => 1, max_tpm => 700),
-       configure_agent('b', model_endpoint => 'e', tokens_per_task => 0, tokens_per_page => 1), configure_agent('free', model_endpoint => 'free');
+select configure_agent('a', model_endpoint => 'e', tokens_per_task => 0, tokens_per_page => 1, estimate_factor => 1, max_tpm => 700),
+       configure_agent('b', model_endpoint => 'e', tokens_per_task => 0, tokens_per_page => 1, estimate_factor => 1), configure_agent('free', model_endpoint => 'free');
 create function pg_temp.told(agents text[]) returns setof text language sql as $$
   select format('%s: %s %s, %s taken%s%s', x.agent, x.scope, x.kind, round(x.taken, 2), case when x.binds then ', binds' end,
                 case when x.tightest then ', tightest' end)

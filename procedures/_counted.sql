@@ -1,0 +1,24 @@
+-- What an attempt that does not reserve its calls counts in a window of its endpoint (rule 4a), by kind: as used where its
+-- usage is complete, else the larger of estimate and used. An estimate is split by the agent's output_share. (_spending
+-- says the same in one statement for thousands of them, where one that still runs is never settled.)
+create or replace function lakequeue._counted(attempt lakequeue.task_attempts)
+returns numeric[]
+language plpgsql stable
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_input numeric := coalesce(attempt.input_tokens, 0);
+  v_output numeric := coalesce(attempt.output_tokens, 0);
+  v_estimated_output numeric;
+begin
+  if attempt.usage_complete then
+    return array[1, v_input + v_output, v_input, v_output, 1];
+  end if;
+  select ceil(attempt.estimated_tokens * g.output_share::numeric) into v_estimated_output
+  from agents g where g.id = attempt.agent_id;
+  return array[1, greatest(attempt.estimated_tokens, v_input + v_output),
+               greatest(attempt.estimated_tokens - v_estimated_output, v_input), greatest(v_estimated_output, v_output), 1];
+end $$;
+
+comment on function lakequeue._counted(lakequeue.task_attempts) is
+  'What an attempt that does not reserve its calls counts in a window of its endpoint.';
