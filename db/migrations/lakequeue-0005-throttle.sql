@@ -124,3 +124,7 @@ comment on column lakequeue.model_calls.seen_at is 'When it was last asked for; 
 comment on column lakequeue.model_calls.agent_limit is 'It waits for a limit of its agent alone, so that other agents may pass it.';
 comment on column lakequeue.model_calls.granted_at is 'When it might start; null: it waits.';
 comment on column lakequeue.model_calls.ended_at is 'When it ended; null: it waits or is under way.';
+
+-- How often an agent met a 429 lately, without a look at history: rate limits are the exception, so both are small.
+create index task_attempts_rate_limited on lakequeue.task_attempts (agent_id, ended_at) where status = 'rate_limited';
+create index task_events_rate_limited on lakequeue.task_events (agent_id, at) where kind = 'rate_limited';

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from decimal import Decimal
 from typing import Any
@@ -30,18 +29,7 @@ PARAMETERS = {
 }
 """What `configure_agent` and `configure_endpoint` call them."""
 
-ANY_MOMENT = datetime.timedelta(seconds=1)
-
-
 def whole(amount: Decimal | int | None) -> int | None:
     """An amount without its fraction, never less than it is."""
     return None if amount is None else math.ceil(amount)
 
-
-def fits_in(row: dict[str, Any]) -> datetime.timedelta | None:
-    """When the next task will probably fit; None where nobody knows.
-
-    A second is what the database says where it depends on runs that have not ended: look again.
-    """
-    wait: datetime.timedelta | None = row["fits_in"]
-    return None if wait is None or (not row["fits"] and wait <= ANY_MOMENT) else wait

@@ -122,7 +122,7 @@ def _next_task(row: dict[str, Any]) -> str:
         return "none waits"
     if row["fits"]:
         return "fits"
-    wait = limits.fits_in(row)
+    wait = row["fits_in"]
     return "waits for what runs" if wait is None else f"waits, {_duration(wait)}"
 
 

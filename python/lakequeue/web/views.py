@@ -125,7 +125,7 @@ def _limit(row: dict[str, Any]) -> dict[str, Any]:
         **row,
         **{name: limits.whole(row[name]) for name in ("used", "booked", "demand")},
         "room": math.floor(row["room"]),
-        "fits_in": limits.fits_in(row),
+        "fits_in": row["fits_in"],
         "title": limits.TITLES[row["kind"]],
         "unit": limits.UNITS[row["kind"]],
         "parameter": limits.PARAMETERS[row["kind"]],
