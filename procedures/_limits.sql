@@ -14,6 +14,7 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 #variable_conflict use_column
 declare
+  v_now timestamptz := _now();
   v_counted integer[];
   v_with_window boolean;
   v_unknown constant numeric[] := array_fill(null::numeric, array[5]);  -- as all arrays here, of five
@@ -27,8 +28,8 @@ begin
   left join lateral unnest(a.former_endpoint_ids) f(id) on true
   where e.id = any(endpoints);
 
-  -- What was raised is read by this statement's snapshot, what is counted by a later one: a report between the two is in
-  -- both, never in neither.
+  -- What was raised is read by this statement's snapshot, what is counted by a later one, of the same minute: a report
+  -- between the two is counted, and still to be added as raised; it is never in neither.
   return query
     with holders as (
       select e.id as endpoint_id, null::integer as agent_id, 'endpoint' as scope, e.id as scope_id,
@@ -43,9 +44,9 @@ begin
       where a.model_endpoint_id = any(endpoints)
         and coalesce(a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null
     ), raised as materialized (
-      select r.* from _raised(v_counted) r where v_with_window
+      select r.* from _raised(v_counted, v_now) r where v_with_window
     ), spending as materialized (
-      select s.* from _spending(v_counted, v_with_window) s where not carried
+      select s.* from _spending(v_counted, v_with_window, v_now) s where not carried
     )
     select h.endpoint_id, h.agent_id, h.ceilings,
            case when not carried then s.used when r.raised = b.raised then b.used

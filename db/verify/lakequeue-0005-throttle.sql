@@ -8,13 +8,13 @@ select passed_over_at from lakequeue.tasks where false;
 select reserves_calls, raised from lakequeue.task_attempts where false;
 select scope, scope_id, no, used, booked, raised from lakequeue.throttle_books where false;
 select id, attempt_id, key, endpoint_id, agent_id, priority, input_tokens, output_tokens, asked_at, seen_at, agent_limit,
-       granted_at, ended_at
+       granted_at, ended_at, raised
 from lakequeue.model_calls where false;
 do $$
 declare
   v_index text;
 begin
-  foreach v_index in array array['model_calls_window', 'model_calls_waiting', 'model_calls_key',
+  foreach v_index in array array['model_calls_window', 'model_calls_waiting', 'model_calls_key', 'model_calls_raised',
                                 'task_attempts_raised', 'throttle_books_pkey', 'task_attempts_rate_limited',
                                 'task_events_rate_limited'] loop
     assert (select i.indisvalid from pg_index i where i.indexrelid = to_regclass('lakequeue.' || v_index)),
