@@ -12,7 +12,6 @@ import contextlib
 import datetime
 import itertools
 import random
-import threading
 import time
 import uuid
 from collections import Counter
@@ -22,6 +21,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.conftest import Clock
 from tests.race.harness import Connection, together
 from tests.race.scene import RESULT, Row, answer, assert_sound, call
 from tests.servers import Database
@@ -448,4 +448,52 @@ def test_after_every_random_step_the_books_say_no_less_than_a_count(
         "settle settled",
     ):
         assert done[step] >= STEPS / 60, (step, done)
+    assert_sound(database)
+
+
+def test_nor_do_they_while_four_connections_act_at_once(database: Database, clock: Clock) -> None:
+    """As above, with a clock that runs fast, and a watcher who holds the locks while it compares."""
+    clock.set(START)
+    prepare(database.connect(), random.Random(4))
+    world, found, done = World(), Comparisons(), Counter[str]()
+    seconds = 4.0
+    deadline = time.monotonic() + seconds
+    seeds = itertools.count(1)
+
+    def act(connection: Connection) -> None:
+        connection.execute("set plan_cache_mode = force_generic_plan")
+        actor = Actor(connection, world, next(seeds))
+        while time.monotonic() < deadline and not found.too_low:
+            actor.act()
+        done.update(actor.done)
+
+    def let_time_pass(connection: Connection) -> None:
+        dice = random.Random(5)
+        while time.monotonic() < deadline and not found.too_low:
+            by = datetime.timedelta(seconds=dice.choice([0.001, 0.5, 2, 5, 20]))
+            connection.execute("select test.advance(%s)", [by])
+            time.sleep(0.02)
+
+    def watch(connection: Connection) -> None:
+        connection.execute("set plan_cache_mode = force_generic_plan")
+        while time.monotonic() < deadline and not found.too_low:
+            # Once the locks are held nobody is admitted. Reports are not kept from anything: one
+            # snapshot, taken after the locks, says both numbers.
+            lock = "select pg_{}(lakequeue._lock_class(), id) from lakequeue.model_endpoints"
+            connection.execute(lock.format("advisory_lock") + " order by id")
+            with connection.transaction():
+                connection.execute("set transaction isolation level repeatable read")
+                found.make(connection, f"{found.compared} comparisons")
+            connection.execute(lock.format("advisory_unlock"))
+            time.sleep(0.02)
+
+    for outcome in together(database, [act] * 4 + [let_time_pass, watch]):
+        outcome.result()
+    print(found.compared, found.void, found.equal, dict(done))
+    assert found.too_low == []
+    assert found.compared > 300
+    assert found.equal < found.compared - found.void, "the bound never differed from the count"
+    assert done["dequeue claimed"] > 10
+    assert done["reserve granted"] > 10
+    assert done["settle settled"] > 10
     assert_sound(database)
