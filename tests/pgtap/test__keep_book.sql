@@ -1,7 +1,7 @@
 -- Pages of the throttle's books: each change takes the next number in the place of the last, so that one row per holder
 -- is left and the newest is the first of its index.
 begin;
-select plan(18);
+select plan(19);
 select set_clock('2026-03-01 09:00+00');
 create function pg_temp.pages() returns setof text language sql as $$
   select format('%s %s, %s: %s %s %s', k.scope, k.scope_id, k.no, k.used, k.booked, k.raised)
@@ -29,6 +29,10 @@ select results_eq($$select p from pg_temp.pages() p where p like 'endpoint 90000
 select lives_ok($$select _keep_book(900002, 900001, 1, '{9,9,9,9,9}', '{9,9,9,9,9}', '{0,0,0,0,0}')$$, '(a page that is not the last one)');
 select results_eq($$select p from pg_temp.pages() p where p like 'agent 900001%'$$, array['agent 900001, 2: {NULL,NULL,NULL,NULL,NULL} {4,NULL,NULL,NULL,NULL} {0,0,0,0,0}'],
   'is not replaced: what was read is not what is there');
+select _keep_book(900003, null, null, '{1,1,1,1,1}', '{1,1,1,1,1}', '{0,0,0,0,0}'), _keep_book(900004, 900003, null, '{2,2,2,2,2}', '{2,2,2,2,2}', '{0,0,0,0,0}'),
+       _keep_book(900003, null, 1, '{5,5,5,5,5}', '{5,5,5,5,5}', '{0,0,0,0,0}');
+select results_eq($$select p from pg_temp.pages() p where p like '% 900003,%'$$, array['endpoint 900003, 2: {5,5,5,5,5} {5,5,5,5,5} {0,0,0,0,0}', 'agent 900003, 1: {2,2,2,2,2} {2,2,2,2,2} {0,0,0,0,0}'],
+  'an endpoint''s page is none of an agent whose id and number are the same');
 select throws_ok($$select _keep_book(900002, null, null, '{1,1,1,1,1}', '{1,1,1,1,1}', '{0,0,0,0,0}')$$, '23505', null, 'nor is there a second first page');
 
 -- --- by those who decide ---------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 -- wherever it has been; as counted, or as the books carry it.
 begin;
 \ir scenarios.sql
-select plan(29);
+select plan(31);
 
 select configure_endpoint('_l1', max_concurrent_tasks => 9, max_tpm => 5000), configure_endpoint('_l2', max_rpm => 7), configure_endpoint('_l3');
 select configure_agent('_la', model_endpoint => '_l2', tokens_per_task => 100, tokens_per_page => 0);
@@ -86,6 +86,15 @@ select bag_eq($$select pg_temp.limits(true, '_l1', '_l2')$$, array[
 select bag_eq($$select pg_temp.limits(true, '_l2')$$, array['_l2  requests: 1 of 7', '_l2 _la tasks: 2 of 3', '_l2 _la tokens: 382 of 1000'],
   'whichever endpoints are asked for');
 select bag_eq($$select pg_temp.limits(true, '_l1')$$, array['_l1  tasks: 1 of 9', '_l1  tokens: 292 of 5000'], '(from both sides)');
+
+select bag_eq($$select e.name, a.name as agent, l.raised from _limits(pg_temp.ids('_l1', '_l2'), true) l join model_endpoints e on e.id = l.endpoint_id left join agents a on a.id = l.agent_id$$,
+  $$values ('_l1', null, '{0,182,187,0,0}'::numeric[]), ('_l2', null, '{0,0,0,0,0}'), ('_l2', '_la', '{0,182,187,0,0}')$$,
+  'not to what the other endpoint counts');
+select configure_agent('_lc', model_endpoint => '_l2', max_tpm => 1), configure_agent('_ld', model_endpoint => '_l1', max_tpm => 1);
+select bag_eq($$select a.name from (values (true), (false)) c(c) cross join lateral _limits(pg_temp.ids('_l2'), c) l left join agents a on a.id = l.agent_id$$,
+  array[null, null, '_la', '_la', '_lc', '_lc'], 'who is at an endpoint that one of them has left is not asked for');
+select configure_agent('_lc', max_tpm => 0), configure_agent('_ld', max_tpm => 0);
+select _recount(pg_temp.ids('_l1', '_l2'));
 
 insert into throttle_books select k.scope, k.scope_id, k.no - 1, '{0,0,0,0,0}', '{0,0,0,0,0}', k.raised from throttle_books k
 where k.scope = 'endpoint' and k.scope_id = any(pg_temp.ids('_l1'));

@@ -2,7 +2,7 @@
 -- admitted, and what reports raise, is added at once and by exactly so much; nothing else moves it until the next count.
 begin;
 \ir scenarios.sql
-select plan(95);
+select plan(101);
 
 select configure_endpoint('_rc', max_concurrent_tasks => 50, max_tpm => 100000, max_input_tpm => 100000, max_output_tpm => 100000, max_rpm => 1000);
 -- one that reserves its calls, one that does not; estimates of 100 tokens, a quarter of them output
@@ -134,6 +134,12 @@ select is(pg_temp.settle(6, pg_temp.key(2), 99, 99), 'duplicate', '(again)');
 select ok(pg_temp.same(also_booked => false), 'once');
 select is(pg_temp.settle(6, pg_temp.key(3), null, null), 'settled', '(not known: what was reserved)');
 select ok(pg_temp.same(also_booked => false), 'nothing to add');
+select is(pg_temp.ask(6, 30, 12, pg_temp.key(5)), 'granted', '(another call)');
+select ok(pg_temp.same(also_booked => false), 'an overrun that a new page has is not added to it again');
+select is(pg_temp.settle(6, pg_temp.key(5), 30, 13), 'settled', '(one more of the answer alone)');
+select ok(pg_temp.same(also_booked => false), 'either kind may be more');
+select is(pg_temp.ask(6, 30, 12, pg_temp.key(6)) || pg_temp.settle(6, pg_temp.key(6), 31, null), 'grantedsettled', '(of the prompt alone, the answer not known)');
+select ok(pg_temp.same(also_booked => false), '(likewise)');
 select is(pg_temp.settle(6, pg_temp.key(4), 31, 1), 'settled', '(one more of one, 11 less of the other)');
 select cmp_ok((select l.used[k] from _limits(pg_temp.here(), true) l where l.agent_id = (_agent('_rc r')).id), '>=',
               (select l.used[k] from _limits(pg_temp.here(), false) l where l.agent_id = (_agent('_rc r')).id), 'never less than it is: ' || (_kinds())[k])

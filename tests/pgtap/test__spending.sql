@@ -3,7 +3,7 @@
 -- completely, or call by call; and what is booked for the next minute: of attempts that reserve their calls what runs of
 -- their agent use in one (_demand), and the calls that wait.
 begin;
-select plan(37);
+select plan(38);
 
 select set_clock('2026-03-01 09:00+00');
 insert into model_endpoints (id, name) overriding system value
@@ -117,7 +117,7 @@ $$;
 create temporary table young as select pg_temp.reserving(1, '10 seconds') as id;
 select results_eq('select pg_temp.spent()', array['900012: 1 0 0 0 0; 1 300 200 100 5'],
   'a run that reserves its calls is booked by the pace of its agent''s runs, and has used nothing');
-select pg_temp.call(id, 250, 20, '5 seconds', null), pg_temp.call(id, 30, 20, '5 seconds', '4 seconds'),
+select pg_temp.call(id, 250, 20, '5 seconds', null, seen => '1 hour'), pg_temp.call(id, 30, 20, '5 seconds', '4 seconds'),
        pg_temp.call(id, 500, 500, '2 minutes', '60 seconds'), pg_temp.call(id, 1, 2, '2 minutes', '59.999 seconds') from young;
 select results_eq('select pg_temp.spent()', array['900012: 1 323 281 42 3; 1 300 200 100 5'],
   'its calls under way, or ended in the last minute, are used; booked it is as before, whatever it calls for');
@@ -133,7 +133,12 @@ update agents set max_output_tpm = 90 where id = 900012;
 update model_endpoints set max_rpm = 4 where id = 900001;
 select results_eq('select pg_temp.spent()', array['900012: 4 323 281 42 3; 4 1200 800 360 16'], 'but no run as more than a limit lets it');
 update model_endpoints set max_rpm = null where id = 900001;
-update agents set max_output_tpm = null, run_input_tpm = null, run_output_tpm = null, run_rpm = null where id = 900012;
+update agents set max_output_tpm = null, model_endpoint_id = 900002 where id = 900012;
+update model_endpoints set max_rpm = case id when 900001 then 3 else 1 end where id in (900001, 900002);
+select results_eq('select pg_temp.spent()', array['900012: 4 323 281 42 3; 4 1200 800 400 12'], 'a limit of the endpoint where it runs, also if its agent has moved');
+update model_endpoints set max_rpm = null where id in (900001, 900002);
+update agents set model_endpoint_id = 900001 where id = 900012;
+update agents set run_input_tpm = null, run_output_tpm = null, run_rpm = null where id = 900012;
 select results_eq('select pg_temp.spent()', array['900012: 4 323 281 42 3; 4 307 214 93 4'], 'as long as no pace is known, by its own estimate');
 update agents set reserves_calls = false, run_input_tpm = 200, run_output_tpm = 100, run_rpm = 5 where id = 900012;
 select results_eq('select pg_temp.spent()', array['900012: 4 323 281 42 3; 4 307 214 93 4'],

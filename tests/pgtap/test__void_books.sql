@@ -2,7 +2,7 @@
 -- and configure_endpoint, of the endpoints concerned and all their agents, and of nobody else.
 begin;
 \ir scenarios.sql
-select plan(24);
+select plan(26);
 
 select configure_endpoint('_v1', max_tpm => 1000), configure_endpoint('_v2', max_tpm => 1000), configure_endpoint('_v3', max_tpm => 1000);
 select configure_agent('_v1 a', model_endpoint => '_v1', max_rpm => 10), configure_agent('_v1 b', model_endpoint => '_v1', max_rpm => 10),
@@ -45,6 +45,18 @@ select is(pg_temp.void(), '_v3', 'null is none');
 select pg_temp.fill();
 select _void_books('{}');
 select is(pg_temp.void(), null, 'no endpoints, none');
+
+-- pages whose ids are those of others
+insert into throttle_books select case k.scope when 'agent' then 'endpoint' else 'agent' end, k.scope_id, 1000, k.used, k.booked, k.raised
+from throttle_books k where (k.scope = 'endpoint' and k.scope_id = pg_temp.id('_v3')) or (k.scope = 'agent' and k.scope_id = (_agent('_v2 a')).id);
+select pg_temp.fill();
+select _void_books(array[pg_temp.id('_v3')]);
+select is((select count(*) from throttle_books k where k.used is null), 1::bigint, 'an agent''s page is not its, though the ids are the same');
+select pg_temp.fill();
+select _void_books(array[pg_temp.id('_v2')]);
+select is((select count(*) from throttle_books k where k.used is null), 2::bigint, 'nor an endpoint''s page an agent''s');
+delete from throttle_books k where k.no >= 1000;
+select pg_temp.fill();
 
 -- --- by whom -----------------------------------------------------------------------------------------
 select configure_endpoint('_v1', max_tpm => 2000);
