@@ -5,11 +5,12 @@
 -- first time on it is noted since when. Once that is longer ago than the endpoint's max_passed_over, nothing of its
 -- priority or a lower one that shares the limit is admitted before it, whichever agents the dequeue serves.
 --
--- The books' bounds decide as long as they leave room; where one does not, all is counted and chosen anew.
+-- The books' bounds decide as long as they leave room and nothing is overdue; else all is counted and chosen anew, and
+-- further ahead.
 --
 -- exclusive, shared: endpoints whose throttle lock the caller holds; one held shared is left out if it has limits now.
 -- agents: ids of the agents served. wanted: most tasks. fair: at most an equal share for each agent.
--- only_look: says what would be admitted without any lock, and changes nothing; exclusive endpoints only.
+-- only_look: says what might be admitted, without any lock, and changes nothing.
 -- Returns ids, of the locked tasks; share_used_up: an agent got its whole share, and may have
 --   more.
 -- Locks: the tasks returned, and those passed over for the first time; locked ones are skipped.
@@ -24,7 +25,6 @@ declare
   v_now timestamptz := _now();
   v_served integer[];
   v_share integer;
-  v_crowded integer[];                     -- endpoints with limits per minute that several agents share
   -- an element for each holder of limits: an endpoint (agent null), or an agent
   v_endpoints integer[];
   v_agents integer[];
@@ -49,14 +49,25 @@ declare
   v_misfit_after integer[];                -- how many had been admitted before it
 begin
   <<looks>>
-  for v_look in case when only_look then 2 else 1 end .. 2 loop
-    if v_look = 2 and not only_look then
+  for v_look in 1 .. 2 loop
+    if v_look = 1 then
+      continue looks when exists (select from model_endpoints e where e.id = any(exclusive) and e.overdue_at <= v_now);
+    elsif not only_look then
       perform _recount(exclusive);
+      update model_endpoints e
+      set overdue_at = o.overdue_at
+      from (
+        select n.id, (select min(c.passed_over_at) + n.max_passed_over
+                      from agents a cross join lateral _candidates(a.id, 64, false) c
+                      where a.model_endpoint_id = n.id and a.paused_at is null) as overdue_at
+        from model_endpoints n
+        where n.id = any(exclusive) and n.overdue_at <= v_now) o
+      where e.id = o.id and e.overdue_at is distinct from o.overdue_at;
     end if;
     select array_agg(l.endpoint_id), array_agg(l.agent_id), array_agg(l.ceilings), array_agg(l.used), array_agg(l.booked),
            array_agg(l.raised), array_agg(l.no), array_agg(false)
     into v_endpoints, v_agents, v_ceilings, v_used, v_booked, v_raised, v_pages, v_charged
-    from _limits(exclusive || shared, carried => not only_look) l;
+    from _limits(exclusive || shared, carried => v_look = 1 or not only_look) l;
     v_endpoints := coalesce(v_endpoints, '{}');
 
     v_served := array(
@@ -66,9 +77,6 @@ begin
       where a.id = any(_admit.agents) and a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
         and (e.id = any(exclusive) or (e.id = any(shared) and e.id <> all(v_endpoints))));
     v_share := case when fair then ceil(wanted::numeric / greatest(cardinality(v_served), 1)) else wanted end;
-    v_crowded := array(
-      select a.model_endpoint_id from agents a where a.model_endpoint_id = any(v_endpoints)
-      group by a.model_endpoint_id having count(*) > 1);
 
     v_admitted := '{}'; v_admitted_agents := '{}'; v_admitted_endpoints := '{}';
     v_closed_endpoints := '{}'; v_closed_agents := '{}';
@@ -82,10 +90,11 @@ begin
       join model_endpoints e on e.id = a.model_endpoint_id
       -- Where a limit applies nobody else can claim, so that looking ahead need not lock.
       cross join lateral _candidates(
-        a.id, case when v_look = 2 and e.id = any(v_endpoints) or e.id = any(v_crowded) then v_share + 64 else v_share end,
-        e.id <> all(v_endpoints)) c
+        a.id, case when v_look = 2 and e.id = any(v_endpoints) then v_share + 64 else v_share end,
+        not only_look and e.id <> all(v_endpoints)) c
       where a.id = any(v_served)
-         or (e.id = any(v_crowded) and a.paused_at is null and c.passed_over_at <= v_now - e.max_passed_over)
+         -- Not served here, yet passed over for too long.
+         or (v_look = 2 and e.id = any(v_endpoints) and a.paused_at is null and c.passed_over_at <= v_now - e.max_passed_over)
       order by c.priority desc, c.created_at, c.id
     loop
       continue when v_task.endpoint_id = any(v_closed_endpoints) or v_task.agent_id = any(v_closed_agents);
@@ -159,6 +168,8 @@ begin
     for no key update skip locked);
   if v_misfits <> '{}' then
     update tasks t set passed_over_at = v_now where t.id = any(v_misfits);
+    update model_endpoints e set overdue_at = v_now + e.max_passed_over
+    where e.id = any(v_admitted_endpoints) and e.overdue_at is null;
   end if;
 
   -- What else must hold is asked of the locked rows: the planner would read a whole index for it.

@@ -14,6 +14,7 @@ language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
+  v_reserves_calls boolean;
   v_now timestamptz;
   v_before tasks;
   v_after tasks;
@@ -65,8 +66,9 @@ begin
       trace_id = coalesce(a.trace_id, _clean_text(_apply_callback.trace_id, 500)),
       reported_at = case when v_answer = 'result_missing' then a.reported_at else coalesce(a.reported_at, v_now) end,
       run_ended_at = case when v_answer = 'result_missing' then a.run_ended_at else coalesce(a.run_ended_at, v_now) end
-  where a.id = attempt;
-  if v_attempt.run_ended_at is null and v_answer <> 'result_missing' then
+  where a.id = attempt
+  returning a.reserves_calls into v_reserves_calls;  -- perhaps since a moment ago
+  if v_reserves_calls and v_attempt.run_ended_at is null and v_answer <> 'result_missing' then
     perform _close_calls(array[attempt]);
   end if;
   perform _note_change(v_before, v_after, v_used);

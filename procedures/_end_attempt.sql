@@ -23,6 +23,7 @@ declare
   v_rate_limited integer := before.rate_limited + (how = 'rate_limited')::integer;
   v_error_class text := _clean_text(error_class, 200);
   v_status task_status;
+  v_reserves_calls boolean;
   v_retry_at timestamptz;
   v_after tasks;
 begin
@@ -48,8 +49,11 @@ begin
   update task_attempts a
   set status = how, ended_at = v_now, run_ended_at = v_now,
       error_class = v_error_class, error = _end_attempt.error
-  where a.id = attempt.id;
-  perform _close_calls(array[attempt.id]);
+  where a.id = attempt.id
+  returning a.reserves_calls into v_reserves_calls;  -- perhaps since a moment ago
+  if v_reserves_calls then
+    perform _close_calls(array[attempt.id]);
+  end if;
   update tasks t
   set status = v_status, failures = v_failures, rate_limited = v_rate_limited, retry_at = v_retry_at,
       locked_by = null, lease_expires_at = null,

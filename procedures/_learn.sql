@@ -2,7 +2,8 @@
 --
 -- From its last 100 completed tasks, of which at least 20 must say completely what they used:
 --   estimate_factor: the 95th percentile of used tokens over the bare estimate (tokens_per_task + pages *
---   tokens_per_page), so that one outlier moves nothing and 95 % stay within their estimate; from 0.01 to 100.
+--   tokens_per_page) and a tenth more, so that one outlier moves nothing and hardly a task exceeds its estimate; from
+--   0.01 to 100.
 --   estimate_error_p50, _p95: of used over estimated, minus 1, as they were claimed.
 -- From the model calls of the last minute, if they come from at least one minute of runs: run_input_tpm, run_output_tpm,
 --   run_rpm: what its runs used, over the time they ran and did not wait for reserve_tokens; the mean of that and what
@@ -31,7 +32,7 @@ begin
 
   v_endpoints := v_agent.model_endpoint_id || v_agent.former_endpoint_ids;
   select count(*)::integer as attempts,
-         least(greatest(percentile_cont(0.95) within group (order by u.used / u.bare), 0.01), 100) as factor,
+         least(greatest(1.1 * percentile_cont(0.95) within group (order by u.used / u.bare), 0.01), 100) as factor,
          percentile_cont(0.5) within group (order by u.used / u.estimated - 1) as error_p50,
          percentile_cont(0.95) within group (order by u.used / u.estimated - 1) as error_p95
   into v_used

@@ -17,15 +17,14 @@ declare
   v_counted integer[];
   v_with_window boolean;
 begin
-  v_counted := endpoints || array(
-    select distinct f.id from agents a cross join unnest(a.former_endpoint_ids) f(id)
-    where a.model_endpoint_id = any(endpoints) and f.id <> all(endpoints));
-  v_with_window := exists (
-    select from model_endpoints e
-    where e.id = any(endpoints) and coalesce(e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm) is not null)
-    or exists (
-    select from agents a
-    where a.model_endpoint_id = any(endpoints) and coalesce(a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null);
+  select endpoints || coalesce(array_agg(distinct f.id) filter (where f.id <> all(endpoints)), '{}'),
+         bool_or(coalesce(e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
+                          a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null)
+  into v_counted, v_with_window
+  from model_endpoints e
+  left join agents a on a.model_endpoint_id = e.id
+  left join lateral unnest(a.former_endpoint_ids) f(id) on true
+  where e.id = any(endpoints);
 
   -- What was raised is read by this statement's snapshot, what is counted by a later one: a report between the two is in
   -- both, never in neither.

@@ -6,7 +6,9 @@
 -- reconcile_grace: how long after that a run may still live; by default one lease, 0 where no run outlives its worker.
 -- max_attempts, max_rate_limited: failures, and rate limits, at which a task fails for good. retry_base, retry_cap: first
 -- and longest wait before a retry.
--- tokens_per_task, tokens_per_page: what estimate_tokens multiplies. parameters: handed to every run.
+-- tokens_per_task, tokens_per_page: what estimate_tokens reckons with. estimate_factor: what it multiplies by from now on,
+--   until completed tasks teach otherwise; 1.5 for a new agent, since an estimate that is too low overruns a limit and one
+--   that is too high only costs time. parameters: handed to every run.
 -- max_input_tpm, max_output_tpm, max_rpm: further limits, see configure_endpoint. reserves_calls: its runs ask
 --   reserve_tokens before every model call. output_share: part of an estimate that is
 --   output. breaker_failures: so many failures in a row pause it; 0: never.
@@ -22,7 +24,8 @@ create or replace function lakequeue.configure_agent(
   retry_base interval default null, retry_cap interval default null,
   tokens_per_task integer default null, tokens_per_page integer default null, parameters jsonb default null,
   max_input_tpm bigint default null, max_output_tpm bigint default null, max_rpm bigint default null,
-  reserves_calls boolean default null, output_share double precision default null, breaker_failures integer default null)
+  reserves_calls boolean default null, output_share double precision default null, breaker_failures integer default null,
+  estimate_factor double precision default null)
 returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -76,7 +79,8 @@ begin
       max_rpm = nullif(coalesce(configure_agent.max_rpm, a.max_rpm), 0),
       reserves_calls = coalesce(configure_agent.reserves_calls, a.reserves_calls),
       output_share = coalesce(configure_agent.output_share, a.output_share),
-      breaker_failures = coalesce(configure_agent.breaker_failures, a.breaker_failures)
+      breaker_failures = coalesce(configure_agent.breaker_failures, a.breaker_failures),
+      estimate_factor = coalesce(configure_agent.estimate_factor, a.estimate_factor)
   where a.name = agent
   returning a.* into v_after;
   perform _void_books(array[v_endpoint_id, v_old_endpoint_id]);
@@ -91,5 +95,5 @@ exception when check_violation then
 end $$;
 
 comment on function lakequeue.configure_agent(text, bigint, text, integer, bigint, interval, interval, integer, integer,
-  interval, interval, integer, integer, jsonb, bigint, bigint, bigint, boolean, double precision, integer) is
+  interval, interval, integer, integer, jsonb, bigint, bigint, bigint, boolean, double precision, integer, double precision) is
   'Creates an agent or changes it: job, endpoint, limits, lease, retries, estimates (null: unchanged, 0: no limit).';

@@ -43,9 +43,9 @@ begin
   where e.id = v_id
   returning e.* into v_after;
   perform _void_books(array[v_id]);
-  if to_jsonb(v_after) - 'cooldown_until' <> to_jsonb(v_before) - 'cooldown_until' then
+  if to_jsonb(v_after) - array['cooldown_until', 'overdue_at'] <> to_jsonb(v_before) - array['cooldown_until', 'overdue_at'] then
     perform _log_event('endpoint_configured', detail =>
-      to_jsonb(v_after) - array['id', 'name', 'cooldown_until'] || jsonb_build_object('endpoint', endpoint));
+      to_jsonb(v_after) - array['id', 'name', 'cooldown_until', 'overdue_at'] || jsonb_build_object('endpoint', endpoint));
     perform _nudge('lakequeue_worker');
   end if;
   return v_id;

@@ -1,5 +1,5 @@
 -- How many tokens a document will use: _bare_estimate, from its pages or else its size, times the agent's
--- estimate_factor, which its last completed tasks have taught (1 until then; see _learn and agent_status). Tasks are
+-- estimate_factor, which its last completed tasks have taught (1.5 until then; see _learn and agent_status). Tasks are
 -- estimated anew when they are claimed.
 --
 -- agent: its name. page_count: pages. document_bytes: size in bytes.

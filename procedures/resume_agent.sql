@@ -3,7 +3,7 @@
 --
 -- reason: why. actor: who, as the web process names them.
 -- Errors: LQ404 unknown agent; LQ403 not permitted.
--- Locks: the agent's row.
+-- Locks: the agent's row, then its endpoint's.
 create or replace function lakequeue.resume_agent(agent text, reason text default null, actor text default null)
 returns void
 language plpgsql volatile security definer
@@ -16,6 +16,8 @@ begin
   update agents a set paused_at = null, paused_by = null, pause_reason = null, failures_in_a_row = 0
   where a.id = v_agent.id and a.paused_at is not null;
   if found then
+    -- Its tasks may have been passed over for too long already: dequeue looks.
+    update model_endpoints e set overdue_at = _now() where e.id = v_agent.model_endpoint_id;
     perform _log_event('agent_resumed', agent => v_agent.id, actor => v_actor, reason => reason);
     perform _nudge('lakequeue_worker');
   end if;

@@ -15,4 +15,5 @@ alter table lakequeue.agents
   drop column estimate_error_p95, drop column run_input_tpm, drop column run_output_tpm, drop column run_rpm;
 
 alter table lakequeue.model_endpoints
-  drop column max_input_tpm, drop column max_output_tpm, drop column max_rpm, drop column max_passed_over;
+  drop column max_input_tpm, drop column max_output_tpm, drop column max_rpm, drop column max_passed_over,
+  drop column overdue_at;

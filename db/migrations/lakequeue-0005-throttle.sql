@@ -8,13 +8,16 @@ alter table lakequeue.model_endpoints
   add column max_input_tpm bigint check (max_input_tpm > 0),
   add column max_output_tpm bigint check (max_output_tpm > 0),
   add column max_rpm bigint check (max_rpm > 0),
-  add column max_passed_over interval not null default '2 minutes' check (max_passed_over between '0' and '1 day');
+  add column max_passed_over interval not null default '2 minutes' check (max_passed_over between '0' and '1 day'),
+  add column overdue_at timestamptz;
 comment on column lakequeue.model_endpoints.max_input_tpm is 'Input tokens per minute; null: no limit.';
 comment on column lakequeue.model_endpoints.max_output_tpm is
   'Output tokens per minute, where the provider reserves max_tokens up front; null: no limit.';
 comment on column lakequeue.model_endpoints.max_rpm is 'Requests per minute; null: no limit.';
 comment on column lakequeue.model_endpoints.max_passed_over is
   'How long a task that does not fit may be passed over by others of its priority and lower ones.';
+comment on column lakequeue.model_endpoints.overdue_at is
+  'When the first task that was passed over will have been so for max_passed_over; null: none is known.';
 
 alter table lakequeue.agents
   add column max_input_tpm bigint check (max_input_tpm > 0),
@@ -26,7 +29,7 @@ alter table lakequeue.agents
   add column failures_in_a_row integer not null default 0 check (failures_in_a_row >= 0),
   add column learnt_at timestamptz,
   add column learnt_from integer not null default 0,
-  add column estimate_factor real not null default 1 check (estimate_factor > 0 and estimate_factor <= 100),
+  add column estimate_factor real not null default 1.5 check (estimate_factor > 0 and estimate_factor <= 100),
   add column estimate_error_p50 real,
   add column estimate_error_p95 real,
   add column run_input_tpm real check (run_input_tpm >= 0),
@@ -44,7 +47,7 @@ comment on column lakequeue.agents.failures_in_a_row is
 comment on column lakequeue.agents.learnt_at is 'When the figures below were last learnt.';
 comment on column lakequeue.agents.learnt_from is 'From how many attempts.';
 comment on column lakequeue.agents.estimate_factor is
-  'What estimate_tokens multiplies by: so that 95 % of the last attempts stayed within their estimate.';
+  'What estimates are multiplied by: 1.5 until completed tasks have taught what attempts really use.';
 comment on column lakequeue.agents.estimate_error_p50 is 'Median of used / estimated - 1 of the last attempts.';
 comment on column lakequeue.agents.estimate_error_p95 is '95th percentile of used / estimated - 1 of the last attempts.';
 comment on column lakequeue.agents.run_input_tpm is

@@ -1,5 +1,5 @@
 -- The throttle's columns, and its table of calls with the indexes that reserve_tokens counts on.
-select max_input_tpm, max_output_tpm, max_rpm, max_passed_over from lakequeue.model_endpoints where false;
+select max_input_tpm, max_output_tpm, max_rpm, max_passed_over, overdue_at from lakequeue.model_endpoints where false;
 select max_input_tpm, max_output_tpm, max_rpm, reserves_calls, output_share, breaker_failures, failures_in_a_row,
        learnt_at, learnt_from, estimate_factor, estimate_error_p50, estimate_error_p95,
        run_input_tpm, run_output_tpm, run_rpm

@@ -321,7 +321,7 @@ class _Run:
             sim.nudge()
             return
         pause = min(60.0, 2.0 ** min(self.refused, 6)) * sim.random.uniform(0.5, 1)
-        if sim.policy == "reserved":
+        if sim.policy in ("reserved", "totals"):
             sim.call("report_rate_limit", **self.attempt)
         sim.at(sim.now + pause, self.arrive)
 

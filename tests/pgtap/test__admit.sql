@@ -9,7 +9,7 @@ select set_clock('2026-03-01 09:00+00');
 create function pg_temp.agent(agent text, max_concurrent_tasks integer default null, max_tpm bigint default null, endpoint text default null)
 returns void language sql as $$
   select lakequeue.configure_agent(agent, model_endpoint => endpoint, max_concurrent_tasks => max_concurrent_tasks,
-                                   max_tpm => max_tpm, tokens_per_task => 0, tokens_per_page => 1, lease_duration => '1 hour',
+                                   max_tpm => max_tpm, tokens_per_task => 0, tokens_per_page => 1, estimate_factor => 1, lease_duration => '1 hour',
                                    reconcile_grace => '5 minutes')
 $$;
 -- '/a:3000 /b:500' : path and tokens

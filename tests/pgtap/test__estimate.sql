@@ -1,7 +1,7 @@
 -- The estimate as things stand now: what was configured, times what completed tasks have taught.
 begin;
 select plan(6);
-select configure_agent('_estimate', tokens_per_task => 100, tokens_per_page => 10);
+select configure_agent('_estimate', tokens_per_task => 100, tokens_per_page => 10, estimate_factor => 1);
 create function pg_temp.estimated(pages integer, factor real) returns bigint language plpgsql as $$
 begin
   update lakequeue.agents set estimate_factor = factor where name = '_estimate';

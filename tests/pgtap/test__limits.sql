@@ -5,11 +5,11 @@ begin;
 select plan(31);
 
 select configure_endpoint('_l1', max_concurrent_tasks => 9, max_tpm => 5000), configure_endpoint('_l2', max_rpm => 7), configure_endpoint('_l3');
-select configure_agent('_la', model_endpoint => '_l2', tokens_per_task => 100, tokens_per_page => 0);
+select configure_agent('_la', model_endpoint => '_l2', tokens_per_task => 100, tokens_per_page => 0, estimate_factor => 1);
 select enqueue_task('_la', '/a.pdf');
 select is((select count(*) from dequeue_tasks('w', 1, array['_la'])), 1::bigint, '(one runs at the second endpoint)');
 select configure_agent('_la', model_endpoint => '_l1', max_tpm => 1000, max_concurrent_tasks => 3);
-select configure_agent('_lb', model_endpoint => '_l1', tokens_per_task => 50, tokens_per_page => 0);
+select configure_agent('_lb', model_endpoint => '_l1', tokens_per_task => 50, tokens_per_page => 0, estimate_factor => 1);
 select enqueue_task('_la', '/b.pdf'), enqueue_task('_lb', '/c.pdf');
 create temporary table claims as select * from dequeue_tasks('w', 2, array['_la', '_lb']);
 select is((select count(*) from claims), 2::bigint, '(its agent has moved to the first; two run there)');

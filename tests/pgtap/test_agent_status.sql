@@ -4,8 +4,8 @@ select plan(25);
 
 select set_clock('2026-03-01 09:00+00');
 select configure_endpoint('_as gpt', 7, 90000);
-select configure_agent('_as a', job_id => 77, model_endpoint => '_as gpt', max_concurrent_tasks => 5, max_tpm => 60000, tokens_per_task => 1000, tokens_per_page => 0),
-       configure_agent('_as b', model_endpoint => '_as gpt', tokens_per_task => 200, tokens_per_page => 0), configure_agent('_as idle');
+select configure_agent('_as a', job_id => 77, model_endpoint => '_as gpt', max_concurrent_tasks => 5, max_tpm => 60000, tokens_per_task => 1000, tokens_per_page => 0, estimate_factor => 1),
+       configure_agent('_as b', model_endpoint => '_as gpt', tokens_per_task => 200, tokens_per_page => 0, estimate_factor => 1), configure_agent('_as idle');
 create function pg_temp.status(agent text) returns text language sql as $$
   select format('enqueued %s, waiting %s, processing %s, spending %s, tokens %s, endpoint %s and %s',
                 s.enqueued, s.waiting, s.processing, s.spending, s.tokens_last_minute, s.endpoint_spending, s.endpoint_tokens_last_minute)

@@ -23,7 +23,7 @@ $$;
 select set_model_price('_dq model', 3, 15, 0.3, '2026-01-01 00:00+00');
 create temporary table agent as
 select configure_agent('_dq parser', job_id => 77, max_tpm => 9000, lease_duration => '90 seconds', tokens_per_task => 100,
-  tokens_per_page => 1000, parameters => '{"model": "_dq model"}') as id;
+  tokens_per_page => 1000, estimate_factor => 1, parameters => '{"model": "_dq model"}') as id;
 select configure_endpoint('_dq parser', max_tpm => 8000);
 select is((select count(*) from dequeue_tasks('w1', 10, array['_dq parser'])), 0::bigint, 'where nothing is enqueued there is no row');
 create temporary table task as

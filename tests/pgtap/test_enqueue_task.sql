@@ -4,7 +4,7 @@ begin;
 select plan(29);
 
 select set_clock('2026-03-01 09:00+00');
-select configure_agent('_e1 parser', tokens_per_task => 100, tokens_per_page => 1000);
+select configure_agent('_e1 parser', tokens_per_task => 100, tokens_per_page => 1000, estimate_factor => 1);
 create temporary table extraction as select create_extraction('March', 'acme') as id;
 create function pg_temp.task(task bigint) returns tasks language sql as
 $$ select t from lakequeue.tasks t where t.id = task $$;

@@ -4,7 +4,7 @@ begin;
 select plan(60);
 
 select set_clock('2026-03-01 09:00+00');
-select configure_agent('_en parser', tokens_per_task => 100, tokens_per_page => 1000), configure_agent('_en other');
+select configure_agent('_en parser', tokens_per_task => 100, tokens_per_page => 1000, estimate_factor => 1), configure_agent('_en other');
 create temporary table extraction as select create_extraction('March', 'acme') as id;
 
 -- a mixed call

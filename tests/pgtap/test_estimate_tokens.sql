@@ -2,7 +2,7 @@
 begin;
 select plan(20);
 
-select configure_agent('_et parser', tokens_per_task => 100, tokens_per_page => 1000);
+select configure_agent('_et parser', tokens_per_task => 100, tokens_per_page => 1000, estimate_factor => 1);
 
 select is(estimate_tokens('_et parser'), 1100::bigint, 'where nothing is known it is one page');
 select is(estimate_tokens('_et parser', 3), 3100::bigint, 'pages count each');
@@ -12,12 +12,12 @@ select is(estimate_tokens('_et parser', document_bytes => 0), 1100::bigint, 'an 
 select is(estimate_tokens('_et parser', document_bytes => 50000), 1100::bigint, '50 kB are a page');
 select is(estimate_tokens('_et parser', document_bytes => 50001), 2100::bigint, 'one byte more is a second');
 select is(estimate_tokens('_et parser', document_bytes => 5000000), 100100::bigint, 'and so on');
-select configure_agent('_et parser', tokens_per_page => 0);
+select configure_agent('_et parser', tokens_per_page => 0, estimate_factor => 1);
 select is(estimate_tokens('_et parser', 500), 100::bigint, 'pages may cost nothing');
 select configure_agent('_et parser', tokens_per_task => 0);
 select is(estimate_tokens('_et parser', 500), 1::bigint, 'a task too, but never nothing: what runs must count');
 
-select configure_agent('_et huge', tokens_per_task => 0, tokens_per_page => 1000000000);
+select configure_agent('_et huge', tokens_per_task => 0, tokens_per_page => 1000000000, estimate_factor => 1);
 select is(estimate_tokens('_et huge', 1000), 1000000000000::bigint, 'up to 10^12 tokens are possible');
 select throws_ok($$select estimate_tokens('_et huge', 1001)$$, 'LQ400', null, 'more are refused');
 select throws_ok($$select estimate_tokens('_et huge', 2147483647)$$, 'LQ400', null, 'also for the largest number of pages');

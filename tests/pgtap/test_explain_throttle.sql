@@ -7,8 +7,8 @@ select configure_agent('free', model_endpoint => 'free');
 select is_empty($$select * from explain_throttle('free')$$, 'no limits, no rows');
 
 select configure_endpoint('e', max_concurrent_tasks => 3, max_tpm => 1000);
-select configure_agent('a', model_endpoint => 'e', tokens_per_task => 0, tokens_per_page => 1, max_tpm => 700);
-select configure_agent('b', model_endpoint => 'e', tokens_per_task => 0, tokens_per_page => 1);
+select configure_agent('a', model_endpoint => 'e', tokens_per_task => 0, tokens_per_page => 1, estimate_factor => 1, max_tpm => 700);
+select configure_agent('b', model_endpoint => 'e', tokens_per_task => 0, tokens_per_page => 1, estimate_factor => 1);
 create function pg_temp.explained(agent text) returns setof text language sql as $$
   select format('%s %s %s: %s/%s of %s, room %s, asks %s, %s', x.scope, x.name, x.kind, x.used, x.booked, x.ceiling, x.room, coalesce(x.demand::text, '-'),
                 case when x.fits is null then '-' when x.fits then 'fits' else coalesce('fits in ' || x.fits_in, 'does not fit') end)
@@ -60,7 +60,7 @@ select results_eq($$select used, used_by, calls_waiting, calls_waiting_since fro
   'calls that wait are told');
 
 -- passed over
-select configure_endpoint('p', max_tpm => 100), configure_agent('p', model_endpoint => 'p', tokens_per_task => 0, tokens_per_page => 1);
+select configure_endpoint('p', max_tpm => 100), configure_agent('p', model_endpoint => 'p', tokens_per_task => 0, tokens_per_page => 1, estimate_factor => 1);
 select enqueue_task('p', '/1.pdf', page_count => 60), enqueue_task('p', '/2.pdf', page_count => 60), enqueue_task('p', '/3.pdf', page_count => 1);
 select is((select count(*) from dequeue_tasks('w', 10, array['p'])), 2::bigint, '(the second of three does not fit)');
 select results_eq($$select waiting_since, passed_over_since from explain_throttle('p')$$, $$values (_now(), _now())$$, 'since when others pass it is told');

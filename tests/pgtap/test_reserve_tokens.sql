@@ -25,7 +25,7 @@ $$;
 create function pg_temp.run_at(endpoint text, agent text, priority integer default 5) returns bigint language plpgsql as $$
 declare v_attempt bigint;
 begin
-  perform configure_agent(agent, model_endpoint => endpoint, reserves_calls => true, tokens_per_task => 0, tokens_per_page => 1,
+  perform configure_agent(agent, model_endpoint => endpoint, reserves_calls => true, tokens_per_task => 0, tokens_per_page => 1, estimate_factor => 1,
                           max_concurrent_tasks => 1000);
   perform enqueue_task(agent, '/a.pdf', priority);
   select d.attempt_id into strict v_attempt from dequeue_tasks('w', 1, array[agent]) d;
@@ -144,7 +144,7 @@ select is(pg_temp.ask('c2', attempt, 1, 1), 'granted', 'until the endpoint has c
 -- --- beside an agent that does not reserve ---------------------------------------------------------
 select configure_endpoint('beside', max_tpm => 1000);
 create temporary table b as select pg_temp.run_at('beside', 'beside') as attempt;
-select configure_agent('whole', model_endpoint => 'beside', tokens_per_task => 0, tokens_per_page => 1);
+select configure_agent('whole', model_endpoint => 'beside', tokens_per_task => 0, tokens_per_page => 1, estimate_factor => 1);
 select enqueue_task('whole', '/a.pdf', page_count => 600);
 select is((select count(*) from dequeue_tasks('w', 1, array['whole'])), 1::bigint, '(600 of 1,000 tokens, at any time)');
 select is(pg_temp.ask('b1', attempt, 401, 0), 'wait', 'its whole estimate counts') from b;

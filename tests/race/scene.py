@@ -148,8 +148,8 @@ def answer(connection: psycopg.Connection[Any], function: str, **arguments: Any)
 
 
 def configure(database: Database, agent: str = "parser", **settings: Any) -> None:
-    """Make or change an agent; its breaker would stop a stress of failures."""
-    settings = {"breaker_failures": 0} | settings
+    """Make or change an agent, with estimates as configured; a breaker would stop the stress."""
+    settings = {"breaker_failures": 0, "estimate_factor": 1} | settings
     with psycopg.connect(database.conninfo("test_operator"), autocommit=True) as connection:
         call(connection, "configure_agent", agent=agent, **settings)
 
