@@ -340,9 +340,9 @@ select pg_temp.forge(-5, -5);
 select is(pg_temp.admitted(array[endpoint], '{}'), '/l1 /l2 /l3', 'who believes the books goes by them') from l;
 select pg_temp.forge(2, 2);
 select says_and_changes_nothing($$select pg_temp.admitted(array[endpoint], '{}', only_look => true) from l$$, '/l1 /l2',
-  'who only looks counts, and writes nothing');
+  'who only looks counts where they leave no room, and writes nothing');
 select pg_temp.forge(-5, -5);
-select is(pg_temp.admitted(array[endpoint], '{}', only_look => true), '/l1 /l2', 'whatever they say') from l;
+select is(pg_temp.admitted(array[endpoint], '{}', only_look => true), '/l1 /l2 /l3', 'and believes them where they do') from l;
 update tasks t set retry_at = _now() from l where t.agent_id = l.id;
 select is(pg_temp.admitted(array[endpoint], '{}'), null, '(no task is ready)') from l;
 select is(pg_temp.page('agent', '_l'), '100: -5/-5', 'without a task no page is written');

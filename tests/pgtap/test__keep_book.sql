@@ -37,8 +37,8 @@ select throws_ok($$select _keep_book(900002, null, null, '{1,1,1,1,1}', '{1,1,1,
 
 -- --- by those who decide ---------------------------------------------------------------------------
 select configure_endpoint('_keep', max_concurrent_tasks => 5, max_tpm => 10000, max_rpm => 100);
-select configure_agent('_keep', model_endpoint => '_keep', max_tpm => 9000, tokens_per_task => 100, tokens_per_page => 0);
-select configure_agent('_keep other', model_endpoint => '_keep', max_tpm => 9000), configure_agent('_keep calls', model_endpoint => '_keep', reserves_calls => true, tokens_per_task => 100, tokens_per_page => 0);
+select configure_agent('_keep', model_endpoint => '_keep', max_tpm => 9000, tokens_per_task => 100, tokens_per_page => 0, estimate_factor => 1);
+select configure_agent('_keep other', model_endpoint => '_keep', max_tpm => 9000), configure_agent('_keep calls', model_endpoint => '_keep', reserves_calls => true, tokens_per_task => 100, tokens_per_page => 0, estimate_factor => 1);
 create function pg_temp.numbers() returns text language sql as $$
   select string_agg(format('%s %s', coalesce(g.name, 'endpoint'), k.no), ', ' order by k.scope desc, g.name, k.no)
   from lakequeue.throttle_books k left join lakequeue.agents g on k.scope = 'agent' and g.id = k.scope_id

@@ -6,8 +6,8 @@ select plan(101);
 
 select configure_endpoint('_rc', max_concurrent_tasks => 50, max_tpm => 100000, max_input_tpm => 100000, max_output_tpm => 100000, max_rpm => 1000);
 -- one that reserves its calls, one that does not; estimates of 100 tokens, a quarter of them output
-select configure_agent('_rc a', model_endpoint => '_rc', max_tpm => 50000, tokens_per_task => 100, tokens_per_page => 0);
-select configure_agent('_rc r', model_endpoint => '_rc', max_rpm => 500, tokens_per_task => 100, tokens_per_page => 0, reserves_calls => true);
+select configure_agent('_rc a', model_endpoint => '_rc', max_tpm => 50000, tokens_per_task => 100, tokens_per_page => 0, estimate_factor => 1);
+select configure_agent('_rc r', model_endpoint => '_rc', max_rpm => 500, tokens_per_task => 100, tokens_per_page => 0, reserves_calls => true, estimate_factor => 1);
 create function pg_temp.here() returns integer[] language sql as $$ select array(select e.id from lakequeue.model_endpoints e where e.name like '\_rc%') $$;
 -- used, by holder: 'tasks tokens input output requests'
 create function pg_temp.used(carried boolean, agent text default null) returns text language sql as $$

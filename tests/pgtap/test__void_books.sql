@@ -90,7 +90,7 @@ rollback to undone;
 select is(pg_temp.void(), null, 'that is rolled back voids nothing');
 
 -- --- what it is for: the truth has risen, and nobody reported it ---------------------------------------
-select configure_endpoint('_v4', max_output_tpm => 100), configure_agent('_v4', model_endpoint => '_v4', tokens_per_task => 100, tokens_per_page => 0, output_share => 0.1);
+select configure_endpoint('_v4', max_output_tpm => 100), configure_agent('_v4', model_endpoint => '_v4', tokens_per_task => 100, tokens_per_page => 0, output_share => 0.1, estimate_factor => 1);
 select enqueue_task('_v4', '/' || n) from generate_series(1, 4) n;
 select is((select count(*) from dequeue_tasks('w', 1)), 1::bigint, '(one runs, 10 of 100)');
 select configure_agent('_v4', output_share => 0.6);
