@@ -1,7 +1,8 @@
 -- The throttle (rules 3 to 5, Q3), seen through dequeue_tasks: concurrency, tokens per minute and both, of agents and of
 -- the endpoints they share, and who may pass a task that does not fit, for how long.
 begin;
-select plan(113);
+\ir scenarios.sql
+select plan(130);
 
 select set_clock('2026-03-01 09:00+00');
 -- Agents here estimate a task by its pages alone: 1 page, 1 token. Runs outlive an expired lease by 5 minutes.
@@ -250,10 +251,13 @@ select is(pg_temp.take(10, '_r2'), '/r7', 'others fit beside what is booked, or 
 
 select pg_temp.agent('_rb', null, 1000);
 select configure_agent('_rb', reserves_calls => true);
-select pg_temp.enqueue('_rb', '/rb1:5000 /rb2:5000');
+select pg_temp.enqueue('_rb', '/rb1:5000 /rb2:5000 /rb3:5000');
 select is(pg_temp.take(10, '_rb'), '/rb1', 'larger than the limit it books all of it');
 select advance('61 seconds');
-select is(pg_temp.take(10, '_rb'), '/rb2', 'after its first minute only what it really calls for');
+select is(pg_temp.take(10, '_rb'), null, 'for as long as it runs, by its estimate while nothing is known of its agent''s runs');
+update agents set run_input_tpm = 600, run_output_tpm = 200, run_rpm = 3 where name = '_rb';
+select is(pg_temp.take(10, '_rb'), '/rb2', 'and from when their pace is known by that: 800 of 1,000, room for another');
+select is(pg_temp.take(10, '_rb'), null, 'which fills it');
 
 -- --- an agent that moved -------------------------------------------------------------------------
 select configure_endpoint('_old', 2), configure_endpoint('_new', 3);
@@ -286,10 +290,12 @@ select is(pg_temp.take(10, '_mt'), '/mt2', 'until the minute is over');
 select pg_temp.agent('_l');
 select pg_temp.enqueue('_l', '/l1 /l2 /l3');
 create temporary table l as select id, model_endpoint_id as endpoint from agents where name = '_l';
-create function pg_temp.admitted(exclusive integer[], shared integer[], only_agents integer[] default null, wanted integer default 10)
+create function pg_temp.admitted(
+  exclusive integer[], shared integer[], agents integer[] default array[(_agent('_l')).id], wanted integer default 10, only_look boolean default false)
 returns text language sql as $$
   select string_agg(t.document_path, ' ' order by t.id)
-  from lakequeue.tasks t where t.id = any(lakequeue._admit(exclusive, shared, only_agents, wanted, false))
+  from lakequeue._admit(exclusive, shared, agents, wanted, false, only_look) a
+  join lakequeue.tasks t on t.id = any(a.ids)
 $$;
 select is(pg_temp.admitted('{}', '{}'), null, 'without a lock nothing is admitted');
 select is(pg_temp.admitted('{}', array[endpoint]), '/l1 /l2 /l3', 'a shared one is enough where there are no limits') from l;
@@ -302,6 +308,45 @@ select is(pg_temp.admitted(array[endpoint], '{}'), '/l1 /l2', 'an exclusive one 
 select configure_agent('_l', max_concurrent_tasks => 0), configure_endpoint('_l', max_tpm => 1);
 select is(pg_temp.admitted('{}', array[endpoint]), null, 'a limit of the endpoint is one, too') from l;
 select is(pg_temp.admitted(array[endpoint], '{}'), '/l1', '(one token, one page)') from l;
+
+-- --- and the books it keeps: they decide as long as they leave room --------------------------------
+select configure_agent('_l', max_concurrent_tasks => 2), configure_endpoint('_l', max_tpm => 100);
+create function pg_temp.page(scope text, of text) returns text language sql as $$
+  select format('%s: %s/%s', k.no, trim_scale(k.used[case k.scope when 'agent' then 1 else 2 end]), trim_scale(k.booked[case k.scope when 'agent' then 1 else 2 end]))
+  from lakequeue.throttle_books k
+  where k.scope = page.scope
+    and k.scope_id = case page.scope when 'agent' then (select a.id from lakequeue.agents a where a.name = of)
+                                     else (select e.id from lakequeue.model_endpoints e where e.name = of) end
+$$;
+create function pg_temp.forge(used numeric, booked numeric, scope text default null) returns void language sql as $$
+  update lakequeue.throttle_books k set no = 100, used = array_fill(forge.used, array[5]), booked = array_fill(forge.booked, array[5])
+  from l where (k.scope, k.scope_id) in (('endpoint', l.endpoint), ('agent', l.id)) and k.scope = coalesce(forge.scope, k.scope)
+$$;
+select pg_temp.admitted(array[endpoint], '{}') from l;
+select pg_temp.forge(0, 0);
+select is(pg_temp.admitted(array[endpoint], '{}', wanted => 1), '/l1', 'one more task') from l;
+select is(pg_temp.page('agent', '_l') || ', ' || pg_temp.page('endpoint', '_l'), '101: 1/1, 101: 1/1', 'is added to the page of every holder, used and booked');
+select is(pg_temp.admitted(array[endpoint], '{}', wanted => 1), '/l1', '(not claimed, hence admitted again)') from l;
+select is(pg_temp.page('agent', '_l') || ', ' || pg_temp.page('endpoint', '_l'), '102: 2/2, 102: 2/2', 'to what they said, without a count');
+select is(pg_temp.admitted(array[endpoint], '{}', wanted => 1), '/l1', 'a bound that leaves no room is counted, and has room') from l;
+select is(pg_temp.page('agent', '_l') || ', ' || pg_temp.page('endpoint', '_l'), '104: 1/1, 104: 1/1', 'of every holder there, before the task is added');
+select pg_temp.forge(100, 0, 'endpoint');
+select is(pg_temp.admitted(array[endpoint], '{}', wanted => 1), '/l1', 'likewise where a limit per minute has none left') from l;
+select is(pg_temp.page('agent', '_l') || ', ' || pg_temp.page('endpoint', '_l'), '106: 1/1, 102: 1/1', 'though all others had');
+select pg_temp.forge(null, null);
+select is(pg_temp.admitted(array[endpoint], '{}', wanted => 1), '/l1', 'what is not known is counted') from l;
+select is(pg_temp.page('agent', '_l') || ', ' || pg_temp.page('endpoint', '_l'), '102: 1/1, 102: 1/1', '(every holder again)');
+select pg_temp.forge(-5, -5);
+select is(pg_temp.admitted(array[endpoint], '{}'), '/l1 /l2 /l3', 'who believes the books goes by them') from l;
+select pg_temp.forge(2, 2);
+select says_and_changes_nothing($$select pg_temp.admitted(array[endpoint], '{}', only_look => true) from l$$, '/l1 /l2',
+  'who only looks counts where they leave no room, and writes nothing');
+select pg_temp.forge(-5, -5);
+select is(pg_temp.admitted(array[endpoint], '{}', only_look => true), '/l1 /l2 /l3', 'and believes them where they do') from l;
+update tasks t set retry_at = _now() from l where t.agent_id = l.id;
+select is(pg_temp.admitted(array[endpoint], '{}'), null, '(no task is ready)') from l;
+select is(pg_temp.page('agent', '_l'), '100: -5/-5', 'without a task no page is written');
+update tasks t set retry_at = null from l where t.agent_id = l.id;
 
 update model_endpoints set cooldown_until = _now() + interval '1 second' where name = '_l';
 select is(pg_temp.admitted(array[endpoint], '{}'), null, 'nothing where a 429 has come between peek and lock') from l;

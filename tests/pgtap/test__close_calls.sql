@@ -7,6 +7,7 @@ select plan(14);
 create function pg_temp.calling() returns bigint language plpgsql as $$
 declare v_attempt bigint := scenario.start();
 begin
+  update task_attempts set reserves_calls = true where id = v_attempt;
   insert into model_calls (attempt_id, key, endpoint_id, agent_id, priority, input_tokens, output_tokens, asked_at, seen_at, granted_at, ended_at)
   select a.id, gen_random_uuid(), a.endpoint_id, a.agent_id, 5, c.input, 1, _now() - interval '1 minute', _now(), _now() - c.granted, _now() - c.ended
   from task_attempts a, (values (1, null::interval, null::interval), (2, '2 seconds', null), (3, '2 seconds', '1 second')) c(input, granted, ended)

@@ -1,0 +1,33 @@
+-- What reports have raised is summed per endpoint and agent, as long as the attempts count in a window.
+begin;
+select plan(9);
+select set_clock('2026-03-01 09:00+00');
+insert into model_endpoints (id, name) overriding system value select n, 'endpoint ' || n from generate_series(900001, 900003) n;
+insert into agents (id, name, model_endpoint_id) overriding system value values (900010, '_raised', 900001), (900011, '_raised too', 900001);
+create function pg_temp.attempt(task bigint, endpoint integer, agent integer, raised numeric[], run_ended interval default null) returns void language sql as $$
+  insert into lakequeue.task_attempts (task_id, number, agent_id, endpoint_id, estimated_tokens, worker, status, started_at, ended_at, run_ended_at, raised)
+  values (-task, 1, agent, endpoint, 100, 'w', (case when run_ended is null then 'running' else 'failed' end)::lakequeue.attempt_status, lakequeue._now() - interval '2 hours',
+          lakequeue._now() - run_ended, lakequeue._now() - run_ended, raised)
+$$;
+create function pg_temp.raised() returns text language sql as $$
+  select string_agg(format('%s/%s: %s', r.endpoint_id, r.agent_id, r.raised), '; ' order by r.endpoint_id, r.agent_id) from lakequeue._raised(array[900001, 900002]) r
+$$;
+select is(pg_temp.raised(), null, 'nothing runs');
+select pg_temp.attempt(1, 900001, 900010, null), pg_temp.attempt(2, 900001, 900010, null, '1 second');
+select is(pg_temp.raised(), null, 'what no report has raised has no row');
+select pg_temp.attempt(3, 900001, 900010, '{0,10,20,30,40}'), pg_temp.attempt(4, 900001, 900010, '{0,1,2,3,4}', '59.999999 seconds');
+select is(pg_temp.raised(), '900001/900010: {0,11,22,33,44}', 'it is added up, kind by kind, of what runs or has ended within a minute');
+select pg_temp.attempt(5, 900001, 900010, '{0,500,500,500,500}', '60 seconds');
+select is(pg_temp.raised(), '900001/900010: {0,11,22,33,44}', 'not of what has left the window');
+select pg_temp.attempt(6, 900001, 900010, '{7,1,1,1,1}');
+select is(pg_temp.raised(), '900001/900010: {0,12,23,34,45}', 'no report raises the number of tasks');
+select pg_temp.attempt(7, 900001, 900011, '{0,5,5,5,5}'), pg_temp.attempt(8, 900002, 900010, '{0,6,6,6,6}'), pg_temp.attempt(9, 900003, 900010, '{0,9,9,9,9}');
+select is(pg_temp.raised(), '900001/900010: {0,12,23,34,45}; 900001/900011: {0,5,5,5,5}; 900002/900010: {0,6,6,6,6}',
+  'per endpoint and agent, for the endpoints asked for');
+select is_empty($$select * from _raised('{}')$$, 'no endpoints, no rows');
+select is_empty($$select * from _raised(null)$$, 'neither for null');
+set session authorization test_worker;
+select throws_ok('select lakequeue._raised(array[1])', '42501', null, 'it is internal: a worker may not call it');
+set session authorization test_owner;
+select * from finish();
+rollback;
