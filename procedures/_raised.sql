@@ -3,24 +3,26 @@
 -- at least that much itself, and leaves the window together with it; so the books may add the difference to what they
 -- last wrote.
 --
--- at: the end of the window.
-create or replace function lakequeue._raised(endpoints integer[], at timestamptz default _now())
+-- at: the end of the window, null for now.
+create or replace function lakequeue._raised(endpoints integer[], at timestamptz default null)
 returns table (endpoint_id integer, agent_id integer, raised numeric[])
 language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
+declare
+  v_window_start timestamptz := coalesce(at, _now()) - interval '60 seconds';
 begin
   return query
-    select r.endpoint_id, r.agent_id, array[0, sum(r.raised[2]), sum(r.raised[3]), sum(r.raised[4]), 0]
+    select r.endpoint_id, r.agent_id, array[0, sum(r.raised[2]), sum(r.raised[3]), sum(r.raised[4]), sum(r.raised[5])]
     from (
       select a.endpoint_id, a.agent_id, a.raised
       from task_attempts a
       where a.endpoint_id = any(endpoints) and a.raised is not null and not a.reserves_calls
-        and (a.run_ended_at is null or a.run_ended_at > at - interval '60 seconds')
+        and (a.run_ended_at is null or a.run_ended_at > v_window_start)
       union all
       select c.endpoint_id, c.agent_id, c.raised
       from model_calls c
-      where c.endpoint_id = any(endpoints) and c.raised is not null and c.ended_at > at - interval '60 seconds'
+      where c.endpoint_id = any(endpoints) and c.raised is not null and c.ended_at > v_window_start
     ) r
     group by r.endpoint_id, r.agent_id;
 end $$;

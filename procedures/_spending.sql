@@ -7,14 +7,16 @@
 --   one's usage is complete. An estimate is split into input and output by the agent's output_share.
 -- booked: what those that run now will probably use in the next minute. As used, but of attempts that reserve what a run
 --   of their agent uses in a minute (_demand), and the calls that wait, so that no task starts where others wait.
--- with_window: false leaves all but the tasks unknown, where no limit asks for more. at: the end of the window.
-create or replace function lakequeue._spending(endpoints integer[], with_window boolean, at timestamptz default _now())
+-- with_window: false leaves all but the tasks unknown, where no limit asks for more. at: the end of the
+--   window, null for now.
+create or replace function lakequeue._spending(endpoints integer[], with_window boolean, at timestamptz default null)
 returns table (endpoint_id integer, agent_id integer, used numeric[], booked numeric[])
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
-  v_window_start timestamptz := at - interval '60 seconds';
+  v_now timestamptz := coalesce(at, _now());
+  v_window_start timestamptz := v_now - interval '60 seconds';
 begin
   if not with_window then
     return query
@@ -48,7 +50,7 @@ begin
       union all
       select c.endpoint_id, c.agent_id, c.input_tokens, c.output_tokens, false
       from model_calls c
-      where c.endpoint_id = any(endpoints) and c.granted_at is null and c.seen_at > at - interval '10 seconds'
+      where c.endpoint_id = any(endpoints) and c.granted_at is null and c.seen_at > v_now - interval '10 seconds'
     ), paces as (
       select r.endpoint_id, r.agent_id, r.runs, _demand(g, e, r.estimated_tokens) as demand
       from (
