@@ -8,7 +8,8 @@
 -- The books' bounds decide as long as they leave room and nothing is overdue; else all is counted and chosen anew, and
 -- further ahead.
 --
--- exclusive, shared: endpoints whose throttle lock the caller holds; one held shared is left out if it has limits now.
+-- exclusive, shared: endpoints whose throttle lock the caller holds; of one held shared, agents to which a
+--   limit applies by now are left out.
 -- agents: ids of the agents served. wanted: most tasks. fair: at most an equal share for each agent.
 -- only_look: says what might be admitted, without any lock, and changes nothing.
 -- Returns ids, of the locked tasks; share_used_up: an agent got its whole share, and may have
@@ -75,7 +76,10 @@ begin
       from agents a
       join model_endpoints e on e.id = a.model_endpoint_id
       where a.id = any(_admit.agents) and a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
-        and (e.id = any(exclusive) or (e.id = any(shared) and e.id <> all(v_endpoints))));
+        and (e.id = any(exclusive)
+             or (e.id = any(shared)
+                 and not exists (select from unnest(v_endpoints, v_agents) l(endpoint_id, agent_id)
+                                 where l.endpoint_id = e.id and coalesce(l.agent_id = a.id, true)))));
     v_share := case when fair then ceil(wanted::numeric / greatest(cardinality(v_served), 1)) else wanted end;
 
     v_admitted := '{}'; v_admitted_agents := '{}'; v_admitted_endpoints := '{}';
@@ -88,13 +92,12 @@ begin
              _demand(a, e, _estimate(a, c.page_count, c.document_bytes)) as demand
       from agents a
       join model_endpoints e on e.id = a.model_endpoint_id
-      -- Where a limit applies nobody else can claim, so that looking ahead need not lock.
+      -- Where the lock is exclusive nobody else can claim, so that looking ahead need not lock.
       cross join lateral _candidates(
-        a.id, case when v_look = 2 and e.id = any(v_endpoints) then v_share + 64 else v_share end,
-        not only_look and e.id <> all(v_endpoints)) c
+        a.id, case when v_look = 2 and e.id = any(exclusive) then v_share + 64 else v_share end, e.id <> all(exclusive)) c
       where a.id = any(v_served)
          -- Not served here, yet passed over for too long.
-         or (v_look = 2 and e.id = any(v_endpoints) and a.paused_at is null and c.passed_over_at <= v_now - e.max_passed_over)
+         or (v_look = 2 and e.id = any(exclusive) and a.paused_at is null and c.passed_over_at <= v_now - e.max_passed_over)
       order by c.priority desc, c.created_at, c.id
     loop
       continue when v_task.endpoint_id = any(v_closed_endpoints) or v_task.agent_id = any(v_closed_agents);
