@@ -19,6 +19,7 @@ from tests.race.harness import (
     wait_until_blocked,
 )
 from tests.race.scene import (
+    ONE_PLACE,
     RESULT,
     Row,
     assert_sound,
@@ -28,6 +29,7 @@ from tests.race.scene import (
     dequeue,
     enqueue,
     limit_endpoint,
+    one_place,
     report,
     violations,
     watching,
@@ -201,6 +203,90 @@ def test_busy_is_not_empty(database: Database) -> None:
         assert len(call(connection, "dequeue_tasks", worker="w")) == 2
     assert call(connection, "dequeue_tasks", worker="w") == []
     assert connection.execute("show lock_timeout").fetchone() == ("0",)
+    assert_sound(database)
+
+
+@pytest.mark.parametrize("where", ["agent", "endpoint"])
+@pytest.mark.parametrize("limit", ONE_PLACE)
+def test_a_limit_that_is_full_anyway_keeps_nobody_busy(
+    database: Database, where: str, limit: str
+) -> None:
+    """Two endpoints are full, and the lock of one is taken: there is nothing, to wait for either.
+
+    Told "busy", workers would come again at once, and each be the reason for the other's "busy".
+    """
+    for agent in ("a", "b"):
+        one_place(database, where, limit, agent)
+        enqueue(database, 3, agent)
+    worker = database.connect("test_worker")
+    assert {row["agent"] for row in dequeue(worker)} == {"a", "b"}
+    with holding(database, "test_operator") as other:
+        call(other, "configure_endpoint", endpoint="b")
+        assert call(worker, "dequeue_tasks", worker="w") == []
+        assert call(worker, "dequeue_tasks", worker="w", agents=["b"]) == []
+        call(other, "configure_endpoint", endpoint="a")
+        assert call(worker, "dequeue_tasks", worker="w") == []
+    assert call(worker, "dequeue_tasks", worker="w") == []
+    assert_sound(database)
+
+
+@pytest.mark.parametrize("where", ["agent", "endpoint"])
+@pytest.mark.parametrize("limit", ONE_PLACE)
+def test_room_behind_a_lock_is_busy(database: Database, where: str, limit: str) -> None:
+    """An endpoint is full, the other has room, but its lock is taken."""
+    for agent in ("a", "b"):
+        one_place(database, where, limit, agent)
+        enqueue(database, 3, agent)
+    worker = database.connect("test_worker")
+    assert len(dequeue(worker, agents=["a"])) == 1
+    with holding(database, "test_operator") as other:
+        call(other, "configure_endpoint", endpoint="b")
+        for agents in (None, ["b"]):
+            (row,) = call(worker, "dequeue_tasks", worker="w", agents=agents)
+            assert row["outcome"] == "busy"
+    assert [row["agent"] for row in call(worker, "dequeue_tasks", worker="w")] == ["b"]
+    assert_sound(database)
+
+
+@pytest.mark.parametrize(
+    ("shared", "own", "later"),
+    [
+        # an agent of the endpoint has no place left, the other has
+        ({}, {"a": {"max_concurrent_tasks": 1}, "b": {"max_concurrent_tasks": 1}}, ("b", 0)),
+        ({"max_tpm": 5000}, {"a": {"max_tpm": 1500}, "b": {}}, ("b", 1)),
+        # the next task does not fit, one behind it does
+        ({"max_tpm": 1500}, {"a": {}, "b": {}}, ("a", 300)),
+        ({"max_tpm": 1500}, {"a": {}, "b": {}}, ("b", 300)),
+    ],
+)
+def test_what_fits_behind_what_does_not_is_busy_too(
+    database: Database,
+    shared: dict[str, int],
+    own: dict[str, dict[str, Any]],
+    later: tuple[str, int],
+) -> None:
+    for agent, settings in own.items():
+        configure(
+            database,
+            agent,
+            model_endpoint="shared",
+            tokens_per_task=0,
+            tokens_per_page=1,
+            **settings,
+        )
+    if shared:
+        limit_endpoint(database, "shared", **shared)
+    enqueue(database, 2, "a", page_count=1000)
+    worker = database.connect("test_worker")
+    assert len(dequeue(worker)) == 1
+    assert call(worker, "dequeue_tasks", worker="w") == []
+    agent, pages = later
+    enqueue(database, 1, agent, page_count=pages)
+    with holding(database, "test_operator") as other:
+        call(other, "configure_endpoint", endpoint="shared")
+        (row,) = call(worker, "dequeue_tasks", worker="w")
+        assert row["outcome"] == "busy"
+    assert [row["agent"] for row in call(worker, "dequeue_tasks", worker="w")] == [agent]
     assert_sound(database)
 
 
