@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -182,6 +183,72 @@ def test_eight_workers_get_shares_within_a_factor_of_two(database: Database) -> 
     # A hundredth of the waits may be the machine's; fairness is about the others.
     assert sorted(tried)[int(0.99 * len(tried))] < 0.25
     assert max(tried) < 1.5
+    assert_sound(database)
+
+
+# Whose limits, the workers' batch, and whether an agent's backlog is older than the next one's.
+AGENTS: dict[str, tuple[dict[str, Any], dict[str, int], int, bool]] = {
+    "own endpoints": ({"max_concurrent_tasks": 4}, {}, 1, False),
+    "own endpoints, by age": ({"max_concurrent_tasks": 4}, {}, 4, True),
+    "own endpoints, tokens": ({"max_tpm": 10**9}, {}, 1, False),
+    "shared endpoint": ({"model_endpoint": "shared"}, {"max_concurrent_tasks": 12}, 1, False),
+    "shared endpoint, by age": (
+        {"model_endpoint": "shared"},
+        {"max_concurrent_tasks": 10_000},
+        4,
+        True,
+    ),
+    "shared endpoint, both": (
+        {"model_endpoint": "shared", "max_concurrent_tasks": 4},
+        {"max_tpm": 10**9},
+        1,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AGENTS)
+def test_four_agents_get_shares_within_a_factor_of_two(database: Database, case: str) -> None:
+    """Neither the order of the tasks nor that of the locks favours an agent (rules 2 and 6)."""
+    own, shared, batch, by_age = AGENTS[case]
+    agents, backlog, portion = ("a", "b", "c", "d"), 800, 800 if by_age else 4
+    for agent in agents:
+        configure(database, agent, **own)
+    if shared:
+        limit_endpoint(database, "shared", **shared)
+    database.query(
+        """select lakequeue.enqueue_tasks(a.name, (
+                    select json_agg(json_build_object('document_path', '/' || p || '/' || n))
+                      from generate_series(1, %s) n))
+             from generate_series(1, %s) p, unnest(%s::text[]) with ordinality a(name, place)
+            order by p, a.place""",
+        portion,
+        backlog // portion,
+        list(agents),
+    )
+
+    def work(connection: Connection) -> list[tuple[str, float]]:
+        claimed: list[tuple[str, float]] = []
+        deadline = time.monotonic() + 1.5
+        while (now := time.monotonic()) < deadline:
+            rows = call(connection, "dequeue_tasks", worker="w", batch_size=batch)
+            if not rows or rows[0]["outcome"] == "busy":
+                time.sleep(0.01)  # as a worker does
+                continue
+            claimed += [(row["agent"], now) for row in rows]
+            for row in rows:
+                report(connection, row, "success", result=RESULT)
+        return claimed
+
+    claims = [outcome.result() for outcome in together(database, [work] * 8)]
+    workers = sorted(len(claimed) for claimed in claims)
+    assert workers[0] * 3 >= workers[-1], workers
+    times = {agent: sorted(at for c in claims for a, at in c if a == agent) for agent in agents}
+    shares = sorted(len(at) for at in times.values())
+    assert shares[0] * 2 >= shares[-1], shares
+    assert shares[-1] < backlog, "an agent had nothing left, which hides who was favoured"
+    gaps = [later - at for each in times.values() for at, later in pairwise(each)]
+    assert max(gaps) < 0.75, "an agent was left out for half of the time"
     assert_sound(database)
 
 
