@@ -24,12 +24,13 @@ Row = dict[str, Any]
 
 RESULT = Json({"pages": ["…"]})
 
-# Limits that one task of an agent which `one_place` configures fits, and two do not.
+# Limits that one task of an agent which `one_place` configures fits, and two do not; also while its
+# estimate has a margin of a half.
 ONE_PLACE = {
     "max_concurrent_tasks": 1,
-    "max_tpm": 1500,
-    "max_input_tpm": 1000,
-    "max_output_tpm": 400,
+    "max_tpm": 1800,
+    "max_input_tpm": 1300,
+    "max_output_tpm": 450,
     "max_rpm": 1,
 }
 

@@ -320,10 +320,10 @@ def test_room_behind_a_lock_is_busy(database: Database, where: str, limit: str) 
     [
         # an agent of the endpoint has no place left, the other has
         ({}, {"a": {"max_concurrent_tasks": 1}, "b": {"max_concurrent_tasks": 1}}, ("b", 0)),
-        ({"max_tpm": 5000}, {"a": {"max_tpm": 1500}, "b": {}}, ("b", 1)),
+        ({"max_tpm": 5000}, {"a": {"max_tpm": 1800}, "b": {}}, ("b", 1)),
         # the next task does not fit, one behind it does
-        ({"max_tpm": 1500}, {"a": {}, "b": {}}, ("a", 300)),
-        ({"max_tpm": 1500}, {"a": {}, "b": {}}, ("b", 300)),
+        ({"max_tpm": 1800}, {"a": {}, "b": {}}, ("a", 100)),
+        ({"max_tpm": 1800}, {"a": {}, "b": {}}, ("b", 100)),
     ],
 )
 def test_what_fits_behind_what_does_not_is_busy_too(
