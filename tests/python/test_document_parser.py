@@ -597,13 +597,78 @@ def test_a_refusal_fails_the_task_at_once(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     parameters = queue.claim(DOCUMENTS / "invoice-en.pdf")
-    refusal = {"error": {"message": "rate limit of 0"}}
+    refusal = {"error": {"message": "rate limit of 0.5 a second, or of 10"}}
     with chat_server(lambda _: (status, {}, refusal), monkeypatch) as requests:
         assert queue.run(parameters) == 1
     assert len(requests) == 1
     assert queue.status(parameters) == "failed"
     assert queue.attempt(parameters)["error_class"] == "model_request_refused"
-    assert "rate limit of 0" in queue.attempt(parameters)["error"]
+    assert "or of 10" in queue.attempt(parameters)["error"]
+
+
+@embedded_only
+@pytest.mark.parametrize("reserves_calls", [True, False])
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (
+            403,
+            {
+                "error_code": "PERMISSION_DENIED",
+                "message": "PERMISSION_DENIED: The endpoint is temporarily disabled due to a "
+                "Databricks-set rate limit of 0.",
+            },
+        ),
+        (429, {"error": {"message": "Exceeded rate limit of 0 tokens per minute"}}),
+        (429, {"error": {"message": "Too many requests", "limit": 0, "retry_after": 60}}),
+        (400, {"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "Your limit is 0."}),
+    ],
+)
+def test_a_limit_of_zero_is_permanent_and_says_so(
+    queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    body: dict[str, Any],
+    reserves_calls: bool,
+) -> None:
+    """Rule 11: nobody waits for a limit of zero to end, and it does not cool the endpoint."""
+    queue.configure(reserves_calls=reserves_calls)
+    parameters = queue.claim(DOCUMENTS / "invoice-en.pdf")
+    with chat_server(lambda _: (status, {"Retry-After": "60"}, body), monkeypatch) as requests:
+        assert queue.run(parameters) == 1
+    assert len(requests) == 1
+    assert queue.status(parameters) == "failed"
+    attempt = queue.attempt(parameters)
+    assert attempt["error_class"] == "model_limit_of_zero"
+    assert "needs a quota" in attempt["error"]
+    assert queue.database.value("select cooldown_until from lakequeue.model_endpoints") is None
+    assert queue.database.query("select from lakequeue.model_calls where ended_at is null") == []
+
+
+@embedded_only
+@pytest.mark.parametrize("limit", [1, 10])
+def test_any_other_limit_is_waited_for(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    answers = iter(
+        [
+            (
+                429,
+                {"Retry-After": "0"},
+                {"error": {"message": f"limit of {limit}", "limit": limit}},
+            ),
+            (
+                429,
+                {"Retry-After": "0"},
+                {"error": {"message": "limit of 0.5 requests", "limit": 0.5}},
+            ),
+            (200, {}, completion()),
+        ]
+    )
+    parameters = queue.claim(DOCUMENTS / "invoice-en.pdf")
+    with chat_server(lambda _: next(answers), monkeypatch):
+        assert queue.run(parameters) == 0
+    assert queue.status(parameters) == "completed"
 
 
 @embedded_only
