@@ -27,8 +27,8 @@ from tests.python.test_parse import DOCUMENTS, SECONDS, start, until
 from tests.race.scene import RESULT, Row, answer, call, claim, enqueue, report
 from tests.servers import Database
 
-LEASE = 4
-LEFT = 12.0
+LEASE = 3
+LEFT = 10.0
 """Seconds for which the minute is still full when the documents begin."""
 
 REQUESTS, INPUT, OUTPUT = 20, 20_000, 4_000
@@ -221,7 +221,7 @@ def test_documents_wait_for_their_calls_and_none_is_refused(
 
     parsed = json.loads(out)
     assert [row["status"] for row in parsed] == ["completed"] * documents
-    # A lease of four seconds was extended while calls waited for longer than that.
+    # A lease of three seconds was extended while calls waited for longer than that.
     assert [row["attempts"] for row in parsed] == [1] * documents
     waits = sorted(row["seconds"] for row in rows(database, WAITS, DOCUMENT_PARSER))
     assert waits[-1] > LEASE
