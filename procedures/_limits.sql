@@ -28,8 +28,8 @@ begin
   left join lateral unnest(a.former_endpoint_ids) f(id) on true
   where e.id = any(endpoints);
 
-  -- What was raised is read by this statement's snapshot, what is counted by a later one, of the same minute: a report
-  -- between the two is counted, and still to be added as raised; it is never in neither.
+  -- What is counted and what was raised, in one snapshot and of one minute: a report is in both or in neither. (Both
+  -- functions are stable, and this statement is later than the lock.)
   return query
     with holders as (
       select e.id as endpoint_id, null::integer as agent_id, 'endpoint' as scope, e.id as scope_id,

@@ -1,5 +1,5 @@
 -- The count behind every limit (rules 3 and 4): what is spent at these endpoints, per endpoint and agent. Read it after
--- taking the endpoints' locks, as a statement of its own.
+-- taking the endpoints' locks, in a statement of its own; it sees what that statement sees.
 --
 -- used, by kind (see _kinds): of tasks, the attempts whose run is not known to have ended. Of the others, what the last
 --   60 seconds hold: the calls of attempts that reserve them, under way or ended within 60 seconds; and all other
@@ -11,7 +11,7 @@
 --   window, null for now.
 create or replace function lakequeue._spending(endpoints integer[], with_window boolean, at timestamptz default null)
 returns table (endpoint_id integer, agent_id integer, used numeric[], booked numeric[])
-language plpgsql volatile
+language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
