@@ -29,7 +29,7 @@ PARAMETERS = {
 }
 """What `configure_agent` and `configure_endpoint` call them."""
 
+
 def whole(amount: Decimal | int | None) -> int | None:
     """An amount without its fraction, never less than it is."""
     return None if amount is None else math.ceil(amount)
-
