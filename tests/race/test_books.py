@@ -452,7 +452,7 @@ def test_after_every_random_step_the_books_say_no_less_than_a_count(
 
 
 def test_nor_do_they_while_four_connections_act_at_once(database: Database, clock: Clock) -> None:
-    """As above, with a clock that runs fast, and a watcher who holds the locks while it compares."""
+    """As above, with a fast clock and a watcher who holds the locks while it compares."""
     clock.set(START)
     prepare(database.connect(), random.Random(4))
     world, found, done = World(), Comparisons(), Counter[str]()
