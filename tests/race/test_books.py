@@ -123,9 +123,9 @@ class Actor:
         try:
             said = step()
         except psycopg.Error as error:
-            if not (error.sqlstate or "").startswith("LQ"):
+            said = error.sqlstate or ""
+            if not said.startswith("LQ"):
                 raise
-            said = error.sqlstate
         self.done[f"{name} {said}"] += 1
         return f"{name} {said}"
 
