@@ -12,8 +12,8 @@ declare
     'create_extraction', 'enqueue_task', 'enqueue_tasks', 'estimate_tokens', 'extraction_progress',
     'extraction_results', 'schema_version'];
   c_read constant text[] := array[
-    'queue_metrics', 'list_tasks', 'task_detail', 'agent_status', 'explain_throttle', 'extraction_progress', 'extraction_results',
-    'extraction_detail', 'list_extractions', 'list_extraction_documents', 'confidence_summary', 'latest_change',
+    'queue_metrics', 'list_tasks', 'task_detail', 'agent_status', 'explain_throttle', 'explain_throttles', 'extraction_progress',
+    'extraction_results', 'extraction_detail', 'list_extractions', 'list_extraction_documents', 'confidence_summary', 'latest_change',
     'reporting_time', 'schema_version'];
   c_operate constant text[] := array[
     'pause_agent', 'resume_agent', 'cancel_task', 'cancel_tasks', 'retry_task', 'retry_tasks', 'reprocess_task',

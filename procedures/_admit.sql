@@ -8,7 +8,8 @@
 -- The books' bounds decide as long as they leave room and nothing is overdue; else all is counted and chosen anew, and
 -- further ahead.
 --
--- exclusive, shared: endpoints whose throttle lock the caller holds; one held shared is left out if it has limits now.
+-- exclusive, shared: endpoints whose throttle lock the caller holds; of one held shared, agents to which a
+--   limit applies by now are left out.
 -- agents: ids of the agents served. wanted: most tasks. fair: at most an equal share for each agent.
 -- only_look: says what might be admitted, without any lock, and changes nothing.
 -- Returns ids, of the locked tasks; share_used_up: an agent got its whole share, and may have
@@ -75,7 +76,10 @@ begin
       from agents a
       join model_endpoints e on e.id = a.model_endpoint_id
       where a.id = any(_admit.agents) and a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
-        and (e.id = any(exclusive) or (e.id = any(shared) and e.id <> all(v_endpoints))));
+        and (e.id = any(exclusive)
+             or (e.id = any(shared)
+                 and not exists (select from unnest(v_endpoints, v_agents) l(endpoint_id, agent_id)
+                                 where l.endpoint_id = e.id and coalesce(l.agent_id = a.id, true)))));
     v_share := case when fair then ceil(wanted::numeric / greatest(cardinality(v_served), 1)) else wanted end;
 
     v_admitted := '{}'; v_admitted_agents := '{}'; v_admitted_endpoints := '{}';
@@ -88,13 +92,12 @@ begin
              _demand(a, e, _estimate(a, c.page_count, c.document_bytes)) as demand
       from agents a
       join model_endpoints e on e.id = a.model_endpoint_id
-      -- Where a limit applies nobody else can claim, so that looking ahead need not lock.
+      -- Where the lock is exclusive nobody else can claim, so that looking ahead need not lock.
       cross join lateral _candidates(
-        a.id, case when v_look = 2 and e.id = any(v_endpoints) then v_share + 64 else v_share end,
-        not only_look and e.id <> all(v_endpoints)) c
-      where a.id = any(v_served)
-         -- Not served here, yet passed over for too long.
-         or (v_look = 2 and e.id = any(v_endpoints) and a.paused_at is null and c.passed_over_at <= v_now - e.max_passed_over)
+        a.id, case when v_look = 2 and e.id = any(exclusive) then v_share + 64 else v_share end, e.id <> all(exclusive)) c
+      where (a.id = any(v_served) or (v_look = 2 and e.id = any(exclusive) and a.paused_at is null))
+        -- Of agents not served here only what has been passed over for too long.
+        and (a.id = any(v_served) or c.passed_over_at <= v_now - e.max_passed_over)
       order by c.priority desc, c.created_at, c.id
     loop
       continue when v_task.endpoint_id = any(v_closed_endpoints) or v_task.agent_id = any(v_closed_agents);
@@ -105,6 +108,7 @@ begin
         continue when v_agents[h] <> v_task.agent_id;
         for k in 1 .. 5 loop
           if v_ceilings[h][k] is not null
+             and not coalesce(greatest(v_used[h][k], v_booked[h][k]) + v_task.demand[k] <= v_ceilings[h][k], false)  -- mostly so
              and not _has_room(k, v_task.reserves_calls, v_ceilings[h][k], v_used[h][k], v_booked[h][k], v_task.demand[k]) then
             -- A bound from the books may be too high: count.
             continue looks when v_look = 1;
@@ -179,13 +183,17 @@ begin
           where t.id = any(v_admitted) order by t.id offset 0 for no key update skip locked) l
     where l.status = 'enqueued' and l.retry_at is null);
   if ids <> '{}' then
-    perform _keep_book(
-      v_endpoints[n], v_agents[n], v_pages[n],
-      array[v_used[n][1], v_used[n][2], v_used[n][3], v_used[n][4], v_used[n][5]],
-      array[v_booked[n][1], v_booked[n][2], v_booked[n][3], v_booked[n][4], v_booked[n][5]],
-      array[v_raised[n][1], v_raised[n][2], v_raised[n][3], v_raised[n][4], v_raised[n][5]])
-    from generate_subscripts(v_endpoints, 1) n
-    where v_charged[n];
+    update throttle_books k
+    set no = k.no + 1, used = n.used, booked = n.booked, raised = n.raised
+    from (
+      select case when v_agents[i] is null then 'endpoint' else 'agent' end as scope, coalesce(v_agents[i], v_endpoints[i]) as scope_id,
+             v_pages[i] as no,
+             array[v_used[i][1], v_used[i][2], v_used[i][3], v_used[i][4], v_used[i][5]] as used,
+             array[v_booked[i][1], v_booked[i][2], v_booked[i][3], v_booked[i][4], v_booked[i][5]] as booked,
+             array[v_raised[i][1], v_raised[i][2], v_raised[i][3], v_raised[i][4], v_raised[i][5]] as raised
+      from generate_subscripts(v_endpoints, 1) i
+      where v_charged[i]) n
+    where k.scope = n.scope and k.scope_id = n.scope_id and k.no = n.no;
   end if;
 end $$;
 

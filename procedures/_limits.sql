@@ -14,8 +14,10 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 #variable_conflict use_column
 declare
+  v_now timestamptz := _now();
   v_counted integer[];
   v_with_window boolean;
+  v_unknown constant numeric[] := array_fill(null::numeric, array[5]);  -- as all arrays here, of five
 begin
   select endpoints || coalesce(array_agg(distinct f.id) filter (where f.id <> all(endpoints)), '{}'),
          bool_or(coalesce(e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
@@ -26,8 +28,8 @@ begin
   left join lateral unnest(a.former_endpoint_ids) f(id) on true
   where e.id = any(endpoints);
 
-  -- What was raised is read by this statement's snapshot, what is counted by a later one: a report between the two is in
-  -- both, never in neither.
+  -- What is counted and what was raised, in one snapshot and of one minute: a report is in both or in neither. (Both
+  -- functions are stable, and this statement is later than the lock.)
   return query
     with holders as (
       select e.id as endpoint_id, null::integer as agent_id, 'endpoint' as scope, e.id as scope_id,
@@ -42,17 +44,20 @@ begin
       where a.model_endpoint_id = any(endpoints)
         and coalesce(a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null
     ), raised as materialized (
-      select r.* from _raised(v_counted) r where v_with_window
+      select r.* from _raised(v_counted, v_now) r where v_with_window
     ), spending as materialized (
-      select s.* from _spending(v_counted, v_with_window) s where not carried
+      select s.* from _spending(v_counted, v_with_window, v_now) s where not carried
     )
     select h.endpoint_id, h.agent_id, h.ceilings,
-           case when not carried then s.used else _plus(b.used, _plus(r.raised, b.lowered)) end,
-           case when not carried then s.booked else _plus(b.booked, _plus(r.raised, b.lowered)) end,
+           case when not carried then s.used when r.raised = b.raised then b.used
+                else _plus(b.used, _plus(r.raised, b.lowered)) end,
+           case when not carried then s.booked when r.raised = b.raised then b.booked
+                else _plus(b.booked, _plus(r.raised, b.lowered)) end,
            r.raised, b.no
     from holders h
     left join lateral (
-      select k.no, k.used, k.booked, array[-k.raised[1], -k.raised[2], -k.raised[3], -k.raised[4], -k.raised[5]] as lowered
+      select k.no, coalesce(k.used, v_unknown) as used, coalesce(k.booked, v_unknown) as booked, k.raised,
+             array[-k.raised[1], -k.raised[2], -k.raised[3], -k.raised[4], -k.raised[5]] as lowered
       from throttle_books k
       where k.scope = h.scope and k.scope_id = h.scope_id
       order by k.no desc limit 1) b on true

@@ -1,19 +1,31 @@
--- By how much the reports of attempts have raised what they count at these endpoints (task_attempts.raised), summed per
--- endpoint and agent: of attempts that run or ended within 60 seconds. Usually of none.
-create or replace function lakequeue._raised(endpoints integer[])
+-- By how much reports have raised what is counted at these endpoints, summed per endpoint and agent: of attempts that run
+-- or ended within 60 seconds, and of calls that ended within them. Usually of none. Whatever has raised something counts
+-- at least that much itself, and leaves the window together with it; so the books may add the difference to what they
+-- last wrote.
+--
+-- at: the end of the window, null for now.
+create or replace function lakequeue._raised(endpoints integer[], at timestamptz default null)
 returns table (endpoint_id integer, agent_id integer, raised numeric[])
 language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
+declare
+  v_window_start timestamptz := coalesce(at, _now()) - interval '60 seconds';
 begin
   return query
-    select a.endpoint_id, a.agent_id,
-           array[0, sum(a.raised[2]), sum(a.raised[3]), sum(a.raised[4]), sum(a.raised[5])]
-    from task_attempts a
-    where a.endpoint_id = any(endpoints) and a.raised is not null
-      and (a.run_ended_at is null or a.run_ended_at > _now() - interval '60 seconds')
-    group by a.endpoint_id, a.agent_id;
+    select r.endpoint_id, r.agent_id, array[0, sum(r.raised[2]), sum(r.raised[3]), sum(r.raised[4]), sum(r.raised[5])]
+    from (
+      select a.endpoint_id, a.agent_id, a.raised
+      from task_attempts a
+      where a.endpoint_id = any(endpoints) and a.raised is not null and not a.reserves_calls
+        and (a.run_ended_at is null or a.run_ended_at > v_window_start)
+      union all
+      select c.endpoint_id, c.agent_id, c.raised
+      from model_calls c
+      where c.endpoint_id = any(endpoints) and c.raised is not null and c.ended_at > v_window_start
+    ) r
+    group by r.endpoint_id, r.agent_id;
 end $$;
 
-comment on function lakequeue._raised(integer[]) is
-  'By how much reports have raised what attempts count at these endpoints.';
+comment on function lakequeue._raised(integer[], timestamptz) is
+  'By how much reports have raised what is counted at these endpoints.';

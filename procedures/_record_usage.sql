@@ -18,7 +18,6 @@ declare
   v_before task_attempts;
   v_after task_attempts;
   v_better boolean;
-  v_raised numeric[];
 begin
   if coalesce(input_tokens, output_tokens, cached_tokens) is null and llm_cost is null and not complete then
     return false;
@@ -52,13 +51,13 @@ begin
   v_after.llm_cost := case when v_better then coalesce(llm_cost, v_before.llm_cost) else greatest(v_before.llm_cost, llm_cost) end;
   v_after.usage_complete := complete;
   if not v_before.reserves_calls then
-    v_raised := array(
-      select greatest(c.after - c.before, 0)
+    -- Never more than it counts: what leaves a window must take along what it had raised.
+    v_after.raised := array(
+      select least(coalesce(v_before.raised[c.kind], 0) + greatest(c.after - c.before, 0), c.after)
       from unnest(_counted(v_before), _counted(v_after)) with ordinality c(before, after, kind)
       order by c.kind);
-    if v_raised <> '{0,0,0,0,0}' then
-      v_after.raised := _plus(coalesce(v_before.raised, '{0,0,0,0,0}'), v_raised);
-    end if;
+    v_after.raised[5] := 0;
+    v_after.raised := nullif(v_after.raised, '{0,0,0,0,0}');
   end if;
   update task_attempts a
   set input_tokens = v_after.input_tokens, output_tokens = v_after.output_tokens, cached_tokens = v_after.cached_tokens,

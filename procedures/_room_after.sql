@@ -1,5 +1,4 @@
--- How long until so much of a limit's window has left it, as far as what holds it has ended; one second at a time for
--- what is still under way.
+-- How long until so much of a limit's window has left it; null where that depends on what is still under way.
 --
 -- endpoint_id: the endpoint; agent_id: of an agent's own limit, else null; kind: tokens, input_tokens, output_tokens or
 -- requests; missing: how much must leave.
@@ -33,7 +32,7 @@ begin
     ) w
   ) r
   where r.gone >= missing;
-  return coalesce(v_leaves_at - v_now, interval '1 second');
+  return v_leaves_at - v_now;
 end $$;
 
 comment on function lakequeue._room_after(integer, integer, text, numeric) is

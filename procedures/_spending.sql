@@ -1,5 +1,5 @@
 -- The count behind every limit (rules 3 and 4): what is spent at these endpoints, per endpoint and agent. Read it after
--- taking the endpoints' locks, as a statement of its own.
+-- taking the endpoints' locks, in a statement of its own; it sees what that statement sees.
 --
 -- used, by kind (see _kinds): of tasks, the attempts whose run is not known to have ended. Of the others, what the last
 --   60 seconds hold: the calls of attempts that reserve them, under way or ended within 60 seconds; and all other
@@ -7,14 +7,15 @@
 --   one's usage is complete. An estimate is split into input and output by the agent's output_share.
 -- booked: what those that run now will probably use in the next minute. As used, but of attempts that reserve what a run
 --   of their agent uses in a minute (_demand), and the calls that wait, so that no task starts where others wait.
--- with_window: false leaves all but the tasks unknown, where no limit asks for more.
-create or replace function lakequeue._spending(endpoints integer[], with_window boolean)
+-- with_window: false leaves all but the tasks unknown, where no limit asks for more. at: the end of the
+--   window, null for now.
+create or replace function lakequeue._spending(endpoints integer[], with_window boolean, at timestamptz default null)
 returns table (endpoint_id integer, agent_id integer, used numeric[], booked numeric[])
-language plpgsql volatile
+language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
-  v_now timestamptz := _now();
+  v_now timestamptz := coalesce(at, _now());
   v_window_start timestamptz := v_now - interval '60 seconds';
 begin
   if not with_window then
@@ -91,5 +92,5 @@ begin
     group by e.endpoint_id, e.agent_id;
 end $$;
 
-comment on function lakequeue._spending(integer[], boolean) is
+comment on function lakequeue._spending(integer[], boolean, timestamptz) is
   'The count behind every limit: what is spent at these endpoints, per endpoint and agent.';

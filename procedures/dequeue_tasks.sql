@@ -29,7 +29,7 @@ declare
   v_exclusive integer[] := '{}'::integer[];  -- endpoints held with limits
   v_shared integer[] := '{}'::integer[];     -- endpoints held without
   v_served integer[] := '{}'::integer[];     -- their agents that have something to claim
-  v_busy integer;                 -- an endpoint that somebody else holds
+  v_busy integer[] := '{}'::integer[];       -- endpoints that somebody else holds; of the first of them:
   v_busy_limited boolean;
   v_busy_agents integer[];
   v_admitted record;
@@ -70,17 +70,17 @@ begin
       v_served := v_served || v_endpoint.agents;
     elsif not v_endpoint.limited
           or (_admit(array[v_endpoint.id], '{}', v_endpoint.agents, 1, false, only_look => true)).ids <> '{}' then
-      v_busy := v_endpoint.id;
+      v_busy := v_endpoint.id || v_busy;
       v_busy_limited := v_endpoint.limited;
       v_busy_agents := v_endpoint.agents;
     end if;
   end loop;
 
-  if v_busy is not null and v_served = '{}' and _wait_for_endpoint(v_busy, v_busy_limited) then
-    v_exclusive := case when v_busy_limited then array[v_busy] else v_exclusive end;
-    v_shared := case when v_busy_limited then v_shared else array[v_busy] end;
+  if v_busy <> '{}' and v_served = '{}' and _wait_for_endpoint(v_busy[1], v_busy_limited) then
+    v_exclusive := case when v_busy_limited then v_busy[1:1] else v_exclusive end;
+    v_shared := case when v_busy_limited then v_shared else v_busy[1:1] end;
     v_served := v_busy_agents;
-    v_busy := null;
+    v_busy := v_busy[2:];
   end if;
 
   -- A first helping of an equal share for each agent, then a second one of what is left of the batch.
@@ -95,7 +95,7 @@ begin
 
   if v_claimed <> '{}' then
     return query select c.* from _claims(v_claimed, 'claimed') c;
-  elsif v_busy is not null then
+  elsif v_busy <> '{}' then
     outcome := 'busy';
     return next;
   end if;

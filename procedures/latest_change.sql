@@ -1,9 +1,11 @@
--- A mark that differs whenever something that people look at has changed: status or usage of a task. Watchers ask for
--- it every second (rule 14), so that a lost notification costs a second and a burst never ends stale.
+-- A mark that differs whenever something that people look at has changed: status or usage of a task, or an event (an
+-- agent paused, a limit changed, a 429). Watchers ask for it every second (rule 14), so that a lost notification costs a
+-- second and a burst never ends stale.
 --
--- Returns a text to compare for equality only: the newest delta id drawn, the newest one committed, and how many of
--- the newest thousand wait to be folded. Ids are drawn before their transaction commits, so none of the three would do
--- by itself; a fold changes the mark too, which costs watchers one look in vain.
+-- Returns a text to compare for equality only: the newest delta id drawn, the newest one committed, how many of the
+-- newest thousand wait to be folded, and the newest event committed. Ids are drawn before their transaction commits, so
+-- none of the first three would do by itself; a fold changes the mark too, which costs watchers one look in vain. An event
+-- that changes no task and commits after a newer one is seen when pages next ask by themselves.
 create or replace function lakequeue.latest_change()
 returns text
 language plpgsql stable security definer
@@ -16,10 +18,11 @@ declare
   v_drawn bigint := pg_sequence_last_value('lakequeue.task_deltas_id_seq');
   v_committed bigint;
   v_unfolded bigint;
+  v_event bigint := (select max(e.id) from task_events e);
 begin
   select max(n.id), count(*) into v_committed, v_unfolded
   from (select d.id from task_deltas d order by d.id desc limit 1000) n;
-  return concat_ws('/', coalesce(v_drawn, 0), coalesce(v_committed, 0), v_unfolded);
+  return concat_ws('/', coalesce(v_drawn, 0), coalesce(v_committed, 0), v_unfolded, coalesce(v_event, 0));
 end $$;
 
-comment on function lakequeue.latest_change() is 'A mark that differs whenever status or usage of a task has changed.';
+comment on function lakequeue.latest_change() is 'A mark that differs whenever status or usage of a task has changed, or an event was noted.';

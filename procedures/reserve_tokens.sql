@@ -136,7 +136,8 @@ begin
       continue counts when v_count = 1;
       v_agent_limit := coalesce(v_agent_limit, true) and v_limit.agent_id is not null;
       v_ahead := greatest(v_ahead, v_limit.calls);
-      v_wait := greatest(v_wait, _room_after(v_call.endpoint_id, v_limit.agent_id, v_limit.kind, v_limit.missing));
+      v_wait := greatest(v_wait, coalesce(  -- look again where it depends on calls under way
+        _room_after(v_call.endpoint_id, v_limit.agent_id, v_limit.kind, v_limit.missing), interval '1 second'));
     end loop;
     exit counts;
   end loop;

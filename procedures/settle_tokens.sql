@@ -4,7 +4,6 @@
 -- where the answer did not say: what was reserved stands. More than was reserved debits the throttle's books at once.
 -- Returns settled, or duplicate.
 -- Errors: LQ404 unknown attempt or call; LQ401 wrong token; LQ400 impossible numbers.
--- Locks: the attempt, where more was used than reserved; the call.
 create or replace function lakequeue.settle_tokens(
   attempt bigint, token text, call uuid, input_tokens bigint default null, output_tokens bigint default null)
 returns text
@@ -14,29 +13,21 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
 as $$
-declare
-  v_raised numeric[];
 begin
   perform _check_token(attempt, token);
   if not (coalesce(input_tokens, 0) between 0 and 1000000000 and coalesce(output_tokens, 0) between 0 and 1000000000) then
     raise exception using errcode = 'LQ400', message = 'tokens are 0 to 10^9', hint = 'Leave out what is not known.';
   end if;
-  select array[0, m.input + m.output, m.input, m.output, 0] into v_raised
-  from model_calls c
-  cross join lateral (
-    select greatest(settle_tokens.input_tokens - c.input_tokens, 0) as input,
-           greatest(settle_tokens.output_tokens - c.output_tokens, 0) as output) m
-  where c.key = call and c.attempt_id = attempt and c.granted_at is not null and c.ended_at is null
-    and m.input + m.output > 0;
-  if found then
-    -- The attempt before its call, as everywhere.
-    update task_attempts a set raised = _plus(coalesce(a.raised, '{0,0,0,0,0}'), v_raised) where a.id = attempt;
-  end if;
   update model_calls c
   set ended_at = _now(),
       input_tokens = coalesce(settle_tokens.input_tokens, c.input_tokens),
-      output_tokens = coalesce(settle_tokens.output_tokens, c.output_tokens)
-  where c.key = call and c.attempt_id = attempt and c.granted_at is not null and c.ended_at is null;
+      output_tokens = coalesce(settle_tokens.output_tokens, c.output_tokens),
+      raised = case when m.input + m.output > 0 then array[0, m.input + m.output, m.input, m.output, 0] end
+  from model_calls r
+  cross join lateral (
+    select greatest(settle_tokens.input_tokens - r.input_tokens, 0) as input,
+           greatest(settle_tokens.output_tokens - r.output_tokens, 0) as output) m
+  where r.id = c.id and c.key = call and c.attempt_id = attempt and c.granted_at is not null and c.ended_at is null;
   if found then
     return 'settled';
   elsif exists (select from model_calls c where c.key = call and c.attempt_id = attempt and c.ended_at is not null) then

@@ -1,5 +1,8 @@
 set local role lakequeue_owner;
 
+drop index lakequeue.task_attempts_rate_limited;
+drop index lakequeue.task_events_rate_limited;
+
 drop table lakequeue.throttle_books;
 
 drop table lakequeue.model_calls;

@@ -62,7 +62,7 @@ create index task_attempts_raised on lakequeue.task_attempts (endpoint_id, run_e
 comment on column lakequeue.task_attempts.reserves_calls is
   'Its window is kept by model_calls, not by its estimate: as its agent was configured at the claim, or since it first asked.';
 comment on column lakequeue.task_attempts.raised is
-  'By how much its reports have raised what it counts in a window, by kind of limit: what a carried bound cannot know.';
+  'By how much its reports have raised what it counts in a window, by kind of limit, and never more than it counts.';
 
 -- The books of the throttle: what is spent of a limit at most, so that a dequeue need not count. One row per endpoint and
 -- agent with limits; each change takes the next number, so that the newest is always the first of its index, however
@@ -84,7 +84,7 @@ comment on column lakequeue.throttle_books.no is 'Rises with each change.';
 comment on column lakequeue.throttle_books.used is
   'An upper bound of what is used, by kind (see _kinds): the last count and all that was admitted since; null: to be counted.';
 comment on column lakequeue.throttle_books.booked is 'Likewise of what is booked.';
-comment on column lakequeue.throttle_books.raised is 'The sum of task_attempts.raised that the bounds include.';
+comment on column lakequeue.throttle_books.raised is 'What was raised (see _raised) when the bounds were last written.';
 
 alter table lakequeue.tasks add column passed_over_at timestamptz;
 comment on column lakequeue.tasks.passed_over_at is
@@ -104,10 +104,12 @@ create table lakequeue.model_calls (
   agent_limit boolean not null default false,
   granted_at timestamptz,
   ended_at timestamptz,
+  raised numeric[],
   constraint granted_before_ended check (granted_at is not null or ended_at is null)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 create unique index model_calls_key on lakequeue.model_calls (attempt_id, key);
 create index model_calls_window on lakequeue.model_calls (endpoint_id, ended_at) where granted_at is not null;
+create index model_calls_raised on lakequeue.model_calls (endpoint_id, ended_at) where raised is not null;
 create index model_calls_waiting on lakequeue.model_calls (endpoint_id, priority desc, id) where granted_at is null;
 comment on table lakequeue.model_calls is
   'Model calls that agents reserved: waiting, under way, or ended within the last minutes.';
@@ -124,3 +126,8 @@ comment on column lakequeue.model_calls.seen_at is 'When it was last asked for; 
 comment on column lakequeue.model_calls.agent_limit is 'It waits for a limit of its agent alone, so that other agents may pass it.';
 comment on column lakequeue.model_calls.granted_at is 'When it might start; null: it waits.';
 comment on column lakequeue.model_calls.ended_at is 'When it ended; null: it waits or is under way.';
+comment on column lakequeue.model_calls.raised is 'What it used beyond its reservation, by kind of limit; null: nothing.';
+
+-- How often an agent met a 429 lately, without a look at history: rate limits are the exception, so both are small.
+create index task_attempts_rate_limited on lakequeue.task_attempts (agent_id, ended_at) where status = 'rate_limited';
+create index task_events_rate_limited on lakequeue.task_events (agent_id, at) where kind = 'rate_limited';

@@ -1,4 +1,4 @@
--- The throttle's columns, and its table of calls with the indexes that reserve_tokens counts on.
+-- The throttle's columns, and its table of calls with the indexes that the throttle counts on.
 select max_input_tpm, max_output_tpm, max_rpm, max_passed_over, overdue_at from lakequeue.model_endpoints where false;
 select max_input_tpm, max_output_tpm, max_rpm, reserves_calls, output_share, breaker_failures, failures_in_a_row,
        learnt_at, learnt_from, estimate_factor, estimate_error_p50, estimate_error_p95,
@@ -8,14 +8,15 @@ select passed_over_at from lakequeue.tasks where false;
 select reserves_calls, raised from lakequeue.task_attempts where false;
 select scope, scope_id, no, used, booked, raised from lakequeue.throttle_books where false;
 select id, attempt_id, key, endpoint_id, agent_id, priority, input_tokens, output_tokens, asked_at, seen_at, agent_limit,
-       granted_at, ended_at
+       granted_at, ended_at, raised
 from lakequeue.model_calls where false;
 do $$
 declare
   v_index text;
 begin
-  foreach v_index in array array['model_calls_window', 'model_calls_waiting', 'model_calls_key',
-                                'task_attempts_raised', 'throttle_books_pkey'] loop
+  foreach v_index in array array['model_calls_window', 'model_calls_waiting', 'model_calls_key', 'model_calls_raised',
+                                'task_attempts_raised', 'throttle_books_pkey', 'task_attempts_rate_limited',
+                                'task_events_rate_limited'] loop
     assert (select i.indisvalid from pg_index i where i.indexrelid = to_regclass('lakequeue.' || v_index)),
       format('index %s is missing or invalid', v_index);
   end loop;

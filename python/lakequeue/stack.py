@@ -13,7 +13,6 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from psycopg.types.json import Json
 
@@ -124,8 +123,13 @@ def open_model(
 def _limit_in(place: Place) -> int | None:
     """The limit that somebody's own database has for the agent: its simulator keeps to it."""
     with database.connect(place.conninfo) as connection:
-        status = _status(connection)
-    return None if status is None else status["endpoint_max_tpm"]
+        if not _is_known(connection):
+            return None
+        limits = database.call(connection, "explain_throttle", agent=DOCUMENT_PARSER)
+    return next(
+        (row["ceiling"] for row in limits if (row["scope"], row["kind"]) == ("endpoint", "tokens")),
+        None,
+    )
 
 
 def _agree_on_limit(folder: Path, wanted: int | None, resources: contextlib.ExitStack) -> int:
@@ -155,7 +159,7 @@ def _agree_on_limit(folder: Path, wanted: int | None, resources: contextlib.Exit
 def configure(place: Place, model: Model) -> None:
     """Make the agent known; one that somebody's own database knows already stays as it is."""
     with database.connect(place.conninfo) as connection:
-        if place.server is None and _status(connection) is not None:
+        if place.server is None and _is_known(connection):
             return
         database.call(
             connection,
@@ -177,15 +181,9 @@ def configure(place: Place, model: Model) -> None:
             database.call(connection, "set_model_price", model=SIMULATOR, **SIMULATOR_PRICE)
 
 
-def _status(connection: database.Connection) -> dict[str, Any] | None:
-    """How the agent stands; None where nobody has configured it."""
-    try:
-        (status,) = database.call(connection, "agent_status", agents=[DOCUMENT_PARSER])
-    except database.LakequeueError as error:
-        if error.sqlstate == "LQ404":
-            return None
-        raise
-    return status
+def _is_known(connection: database.Connection) -> bool:
+    """Whether anybody has configured the agent."""
+    return any(row["agent"] == DOCUMENT_PARSER for row in database.call(connection, "agent_status"))
 
 
 def start_forkserver(place: Place, resources: contextlib.ExitStack) -> ForkServer:

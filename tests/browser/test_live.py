@@ -159,6 +159,34 @@ def test_an_update_disturbs_nobody(queue: Queue, address: str, page: Page) -> No
     assert page.locator("#held").is_hidden()
 
 
+def test_the_agents_page_follows_its_limits_and_a_pause(
+    queue: Queue, address: str, page: Page
+) -> None:
+    """A limit that binds, a 429 and a pause show within seconds; what is opened stays open."""
+    psql(queue.database, f"select lakequeue.configure_agent('{AGENT}', max_concurrent_tasks => 1)")
+    queue.enqueue("/d/1.pdf")
+    row = queue.claim()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}/agents")
+    pill(page, "live", 15)
+    gauge = page.locator(".limits .bar")
+    assert gauge.get_attribute("aria-label") == "1 of 1 tasks"
+    assert page.locator(".tag.low").count() == 0, "nothing waits for it"
+    page.click("summary")
+    queue.enqueue("/d/2.pdf")
+    page.wait_for_selector(".low-row:has-text('Next task')", timeout=3_000)
+    psql(
+        queue.database,
+        f"select lakequeue.report_rate_limit({row['attempt_id']}, '{row['callback_token']}')",
+    )
+    page.wait_for_selector(".notice:has-text('Cooling down until')", timeout=3_000)
+    psql(queue.database, f"select lakequeue.pause_agent('{AGENT}', 'lunch')")
+    page.wait_for_selector(".agent-head .status.paused", timeout=3_000)
+    assert "lunch" in (page.locator(".notice").first.text_content() or "")
+    assert page.locator("details").get_attribute("open") is not None
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 390
+
+
 def test_a_hidden_tab_holds_no_stream(queue: Queue, address: str, page: Page) -> None:
     page.goto(address)
     pill(page, "live", 15)

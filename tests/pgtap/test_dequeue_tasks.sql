@@ -1,7 +1,7 @@
 -- The worker's call: what it returns and does, the order and fairness of rule 2, and what it refuses. Limits are tested in
 -- test__admit.sql, several workers at once in tests/race.
 begin;
-select plan(63);
+select plan(64);
 
 select set_clock('2026-03-01 09:00+00');
 -- the paths of what a dequeue claims, in the order it returns them
@@ -169,6 +169,11 @@ select is(pg_temp.lock_modes('_dq limited'), '{ExclusiveLock}', 'one with limits
 select is(pg_temp.lock_modes('_dq free'), '{ShareLock}', 'one without is shared');
 select is(pg_temp.lock_modes('_dq idle'), null, 'one with nothing to claim is not locked');
 select is(pg_temp.lock_modes('_dq paused'), null, 'nor one whose agent is paused');
+
+select configure_agent('_dq beside', model_endpoint => '_dq limited');
+select configure_agent('_dq limited', max_concurrent_tasks => 7), configure_endpoint('_dq limited', max_concurrent_tasks => 0);
+select enqueue_task('_dq beside', '/b');
+select is(pg_temp.take(array['_dq beside']), '/b', 'an agent without limits is served beside one with limits of its own');
 
 -- --- refused -------------------------------------------------------------------------------------
 select enqueue_task('_dq a', '/left');

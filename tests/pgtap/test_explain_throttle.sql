@@ -29,8 +29,8 @@ select results_eq($$select kind, used_by, waiting_since from explain_throttle('a
   'who uses it, and since when the next task waits');
 select enqueue_task('a', '/4.pdf', priority => 9, page_count => 201);
 select results_eq($$select pg_temp.explained('a')$$, array[
-  'endpoint e tasks: 2/2 of 3, room 1, asks 1, fits', 'endpoint e tokens: 800/800 of 1000, room 200, asks 201, fits in 00:00:01', 'agent a tokens: 500/500 of 700, room 200, asks 201, fits in 00:00:01'],
-  'the next task is the one that would be claimed; while all runs, nobody knows when it fits: look again soon');
+  'endpoint e tasks: 2/2 of 3, room 1, asks 1, fits', 'endpoint e tokens: 800/800 of 1000, room 200, asks 201, does not fit', 'agent a tokens: 500/500 of 700, room 200, asks 201, does not fit'],
+  'the next task is the one that would be claimed; while all runs, nobody knows when it fits');
 select is((select report(r.attempt_id, 'success', '1', input_tokens => 400, output_tokens => 0, usage_complete => true) from run r where r.agent = 'a'), 'accepted', '(one ends)');
 select is((select report(r.attempt_id, 'success', '1', input_tokens => 300, output_tokens => 0, usage_complete => true) from run r where r.agent = 'b'), 'accepted', '(and the other)');
 select enqueue_task('b', '/5.pdf', page_count => 301);

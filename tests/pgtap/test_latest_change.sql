@@ -1,7 +1,7 @@
--- latest_change: the mark differs after every change of status or usage, and after nothing else that happens.
+-- latest_change: the mark differs after every change of status or usage and every event, and after nothing else.
 begin;
 \ir scenarios.sql
-select plan(10);
+select plan(13);
 
 select latest_change() as before \gset
 select is(latest_change(), :'before', 'the same mark while nothing happens');
@@ -26,6 +26,18 @@ select latest_change() as folded \gset
 select is(latest_change(), :'folded', 'the same mark when everything is folded');
 select new_task() as another \gset
 select isnt(latest_change(), :'folded', 'a change when nothing waited to be folded');
+
+select latest_change() as quiet \gset
+select pause_agent(agent_of(:another), 'lunch');
+select isnt(latest_change(), :'quiet', 'a pause');
+select latest_change() as paused \gset
+select configure_agent(agent_of(:another), max_tpm => 1000);
+select isnt(latest_change(), :'paused', 'another limit');
+select resume_agent(agent_of(:another));
+select claim(:another) as another_attempt \gset
+select latest_change() as running \gset
+select report_rate_limit(:another_attempt, token(:another_attempt));
+select isnt(latest_change(), :'running', 'a 429');
 
 select lives_ok('select latest_change()', 'the owner may ask');
 set session authorization test_reader;

@@ -15,6 +15,7 @@ from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from psycopg.types.json import Json
@@ -27,6 +28,7 @@ from lakequeue.agents.document_parser.chat import ContextTooLong, Pacer
 from lakequeue.agents.document_parser.chunks import Chunk, cut, estimate_tokens
 from lakequeue.agents.document_parser.costs import Prices, Usage
 from lakequeue.agents.document_parser.prompt import (
+    MAX_OUTPUT_TOKENS,
     Answer,
     AnswerInvalid,
     FieldFound,
@@ -37,6 +39,7 @@ from lakequeue.agents.document_parser.reader import Page, inspect
 from lakequeue.agents.document_parser.reservations import Reservations
 from lakequeue.agents.document_parser.result import NO_TEXT_LAYER, build
 from lakequeue.relay.base import Run
+from tests.race.harness import in_background
 from tests.servers import Database
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
@@ -597,13 +600,78 @@ def test_a_refusal_fails_the_task_at_once(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     parameters = queue.claim(DOCUMENTS / "invoice-en.pdf")
-    refusal = {"error": {"message": "rate limit of 0"}}
+    refusal = {"error": {"message": "rate limit of 0.5 a second, or of 10"}}
     with chat_server(lambda _: (status, {}, refusal), monkeypatch) as requests:
         assert queue.run(parameters) == 1
     assert len(requests) == 1
     assert queue.status(parameters) == "failed"
     assert queue.attempt(parameters)["error_class"] == "model_request_refused"
-    assert "rate limit of 0" in queue.attempt(parameters)["error"]
+    assert "or of 10" in queue.attempt(parameters)["error"]
+
+
+@embedded_only
+@pytest.mark.parametrize("reserves_calls", [True, False])
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (
+            403,
+            {
+                "error_code": "PERMISSION_DENIED",
+                "message": "PERMISSION_DENIED: The endpoint is temporarily disabled due to a "
+                "Databricks-set rate limit of 0.",
+            },
+        ),
+        (429, {"error": {"message": "Exceeded rate limit of 0 tokens per minute"}}),
+        (429, {"error": {"message": "Too many requests", "limit": 0, "retry_after": 60}}),
+        (400, {"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "Your limit is 0."}),
+    ],
+)
+def test_a_limit_of_zero_is_permanent_and_says_so(
+    queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    body: dict[str, Any],
+    reserves_calls: bool,
+) -> None:
+    """Rule 11: nobody waits for a limit of zero to end, and it does not cool the endpoint."""
+    queue.configure(reserves_calls=reserves_calls)
+    parameters = queue.claim(DOCUMENTS / "invoice-en.pdf")
+    with chat_server(lambda _: (status, {"Retry-After": "60"}, body), monkeypatch) as requests:
+        assert queue.run(parameters) == 1
+    assert len(requests) == 1
+    assert queue.status(parameters) == "failed"
+    attempt = queue.attempt(parameters)
+    assert attempt["error_class"] == "model_limit_of_zero"
+    assert "needs a quota" in attempt["error"]
+    assert queue.database.value("select cooldown_until from lakequeue.model_endpoints") is None
+    assert queue.database.query("select from lakequeue.model_calls where ended_at is null") == []
+
+
+@embedded_only
+@pytest.mark.parametrize("limit", [1, 10])
+def test_any_other_limit_is_waited_for(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    answers = iter(
+        [
+            (
+                429,
+                {"Retry-After": "0"},
+                {"error": {"message": f"limit of {limit}", "limit": limit}},
+            ),
+            (
+                429,
+                {"Retry-After": "0"},
+                {"error": {"message": "limit of 0.5 requests", "limit": 0.5}},
+            ),
+            (200, {}, completion()),
+        ]
+    )
+    parameters = queue.claim(DOCUMENTS / "invoice-en.pdf")
+    with chat_server(lambda _: next(answers), monkeypatch):
+        assert queue.run(parameters) == 0
+    assert queue.status(parameters) == "completed"
 
 
 @embedded_only
@@ -861,3 +929,136 @@ def test_a_settlement_that_is_lost_does_not_lose_the_answer() -> None:
     reservations.start(1, 1)
     reservations.end(Usage(1, 1, 0))
     assert line.settled == []
+
+
+class OtherCall:
+    """Another attempt's call under way, which takes what a minute may have of output tokens."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        queue.configure(reserves_calls=True)
+        run = queue.claim(DOCUMENTS / "invoice-de.pdf")
+        self._of_attempt: dict[str, Any] = {
+            "attempt": int(run["attempt_id"]),
+            "token": run["callback_token"],
+            "call": uuid4(),
+        }
+        (said,) = queue.call(
+            "reserve_tokens", "test_agent", **self._of_attempt, input_tokens=9, max_output_tokens=90
+        )
+        assert said["answer"] == "granted"
+
+    def is_all_there_may_be(self) -> None:
+        """The next call fits as soon as this one is settled."""
+        limit = MAX_OUTPUT_TOKENS + 89
+        self._queue.call("configure_endpoint", endpoint=AGENT, max_output_tpm=limit)
+
+    def settle(self) -> None:
+        used = {"input_tokens": 9, "output_tokens": 1}
+        self._queue.call("settle_tokens", "test_agent", **self._of_attempt, **used)
+
+
+@pytest.fixture
+def other_call(queue: Queue) -> OtherCall:
+    return OtherCall(queue)
+
+
+def wait_until_a_call_waits(queue: Queue, parameters: dict[str, str]) -> None:
+    query = "select count(*) from lakequeue.model_calls where attempt_id = %s"
+    until = time.monotonic() + 60
+    while queue.database.value(query, int(parameters["attempt_id"])) == 0:
+        assert time.monotonic() < until, "it never asked"
+        time.sleep(0.02)
+
+
+@embedded_only
+def test_heartbeats_go_on_while_a_call_waits(
+    queue: Queue, other_call: OtherCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.configure(lease_duration="1.5 s")
+    parameters = queue.claim(DOCUMENTS / "invoice-en.pdf")
+    other_call.is_all_there_may_be()
+    leases: set[Any] = set()
+    with (
+        chat_server(lambda _: (200, {}, completion()), monkeypatch) as requests,
+        in_background(lambda: queue.run(parameters)) as outcome,
+    ):
+        wait_until_a_call_waits(queue, parameters)
+        asked = time.monotonic()
+        while len(leases) < 5:  # a heartbeat each half second: longer than the lease
+            queue.call("sweep_leases", "test_worker")
+            leases.add(
+                queue.database.value(
+                    "select lease_expires_at from lakequeue.tasks where id = %s",
+                    int(parameters["task_id"]),
+                )
+            )
+            assert None not in leases, "the lease was lost"
+            assert time.monotonic() < asked + 30, "no heartbeats"
+            time.sleep(0.05)
+        assert requests == []
+        other_call.settle()
+    assert time.monotonic() - asked > 1.5
+    assert outcome.result() == 0
+    assert len(requests) == 1
+    assert queue.status(parameters) == "completed"
+    assert queue.attempt(parameters)["number"] == 1
+    waits = queue.database.query(
+        """select c.granted_at - c.asked_at > '1.5 s', c.ended_at is not null,
+                  c.input_tokens, c.output_tokens
+             from lakequeue.model_calls c where c.attempt_id = %s""",
+        int(parameters["attempt_id"]),
+    )
+    assert waits == [(True, True, 100, 10)]
+
+
+@embedded_only
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+def test_a_run_that_is_not_wanted_any_more_stops_waiting_for_its_call(
+    queue: Queue, other_call: OtherCall, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """It hears so from its next asking, long before its next heartbeat."""
+    parameters = queue.claim(DOCUMENTS / "invoice-en.pdf")
+    other_call.is_all_there_may_be()
+    with (
+        chat_server(lambda _: (200, {}, completion()), monkeypatch) as requests,
+        in_background(lambda: queue.run(parameters)) as outcome,
+    ):
+        wait_until_a_call_waits(queue, parameters)
+        asked = time.monotonic()
+        if end == "cancelled":
+            queue.call("cancel_task", task=int(parameters["task_id"]), reason="x", actor="t")
+        else:
+            attempt = int(parameters["attempt_id"])
+            queue.call("fail_attempt", "test_worker", attempt=attempt, error_class="run_died")
+    assert time.monotonic() - asked < 8, "it waited for its heartbeat"
+    assert outcome.result() == 0
+    assert requests == []
+    assert queue.attempt(parameters)["status"] == end
+    assert queue.status(parameters) == ("cancelled" if end == "cancelled" else "enqueued")
+    left = "select from lakequeue.model_calls where attempt_id = %s"
+    assert queue.database.query(left, int(parameters["attempt_id"])) == []
+
+
+@embedded_only
+def test_a_call_that_is_refused_gives_its_room_back(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused before it was worked on, it used nothing; what failed later may have."""
+    monkeypatch.setattr("lakequeue.agents.document_parser.chat.SERVER_ERROR_WAITS", (0.01, 0.01))
+    queue.configure(reserves_calls=True)
+    answers = iter(
+        [
+            (429, {"Retry-After": "0"}, {}),
+            (503, {}, {"error": {"message": "down"}}),
+            (200, {}, completion()),
+        ]
+    )
+    parameters = queue.claim(DOCUMENTS / "invoice-en.pdf")
+    with chat_server(lambda _: next(answers), monkeypatch):
+        assert queue.run(parameters) == 0
+    calls = queue.database.query(
+        """select c.input_tokens > 100, c.output_tokens from lakequeue.model_calls c
+            where c.ended_at is not null order by c.id"""
+    )
+    assert calls == [(False, 0), (True, MAX_OUTPUT_TOKENS), (False, 10)]

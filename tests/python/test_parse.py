@@ -244,7 +244,9 @@ def test_status_shows_what_was_done(parsed: list[dict[str, Any]], data_dir: Path
     shown = json.loads(run("status", "--data-dir", data_dir, "--json").stdout)
     done = {row["status"]: row["tasks"] for row in shown["tasks"]}
     assert done["completed"] >= sum(row["status"] == "completed" for row in parsed)
-    assert shown["agents"][0]["endpoint_max_tpm"] == 200_000
+    assert shown["agents"][0]["agent"] == "document-parser"
+    assert [(row["kind"], row["ceiling"]) for row in shown["limits"]] == [("tokens", 200_000)]
+    assert re.search(r"tokens/min +[\d,]+ of 200,000", table)
 
 
 # --- wrong use ----------------------------------------------------------------------------------
@@ -304,7 +306,7 @@ def test_a_given_database_is_used(pristine: Database, data_dir: Path) -> None:
     ]
     pristine.query("select lakequeue.configure_endpoint('simulator', max_tpm => 12345)")
     parse(DOCUMENTS / "invoice-nl.pdf", **environment)
-    limit = "select endpoint_max_tpm from lakequeue.agent_status()"
+    limit = "select ceiling from lakequeue.explain_throttle('document-parser')"
     assert pristine.value(limit) == 12345, "what its owner configured stays"
 
 

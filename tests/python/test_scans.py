@@ -184,6 +184,7 @@ CALLS = [
     Call(READER, "reporting_time()"),
     Call(READER, "agent_status()", rows=6000, blocks=3000),
     Call(READER, "explain_throttle('limited')", rows=6000, blocks=3000),
+    Call(READER, "explain_throttles()", rows=8000, blocks=4000),
     Call(READER, "task_costs where task_id = %(completed)s", lambda rows: len(rows) == 1),
     Call(READER, "task_timeline where task_id = %(completed)s", lambda rows: len(rows) >= 3),
 ]
@@ -268,6 +269,14 @@ insert into task_events (at, kind, task_id, actor, session_actor)
 select task.finished_at, 'cancelled', task.id, 'somebody', 'test_operator'
   from tasks as task
  where task.status = 'cancelled' and task.id between %(first)s and %(last)s;
+
+-- What failed was given back for a rate limit, and each of these runs had reported it.
+update task_attempts set status = 'rate_limited'
+ where status = 'failed' and id between %(first)s and %(last)s;
+insert into task_events (at, kind, task_id, agent_id, actor, session_actor)
+select attempt.ended_at, 'rate_limited', attempt.task_id, attempt.agent_id, 'w', 'test_agent'
+  from task_attempts as attempt
+ where attempt.status = 'rate_limited' and attempt.id between %(first)s and %(last)s;
 
 insert into task_deltas (agent_id, customer, tasks, to_status)
 select agent.id, '', 1, 'enqueued' from agents as agent, generate_series(1, 100);

@@ -21,6 +21,7 @@ import pytest
 
 from lakequeue import simulator
 from lakequeue.simulator.chat import (
+    Answer,
     PromptCache,
     answer,
     count_tokens,
@@ -28,7 +29,7 @@ from lakequeue.simulator.chat import (
     split_pages,
 )
 from lakequeue.simulator.limits import SlidingWindow
-from lakequeue.simulator.server import Meter, Refusal
+from lakequeue.simulator.server import Admission, Meter, Refusal
 
 FORMAT: dict[str, Any] = {
     "type": "json_schema",
@@ -185,6 +186,118 @@ def test_requests_per_second_are_limited_where_asked() -> None:
     assert (refusal.limit_type, refusal.limit) == ("requests_per_second", 2)
     assert 0 < refusal.retry_after <= 1
     assert meter.stats()["rejected"] == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "taken"),
+    [
+        ("requests_per_minute", 1),
+        ("input_tokens_per_minute", 100),
+        ("output_tokens_per_minute", 40),
+        ("tokens_per_minute", 107),
+    ],
+)
+def test_each_limit_holds_for_any_minute(limit: str, taken: int) -> None:
+    """Two requests fit, a third one when the first one is a minute old, and not before."""
+    now = [1000.0]
+    limits = {"tokens_per_minute": 10**9, limit: 3 * taken - 1}
+    meter = Meter(**limits, now=lambda: now[0])  # type: ignore[arg-type]
+    given = Answer("x", "stop", 100, 7)
+    first, second, third = (meter.admit(given, "x", 40) for _ in range(3))
+    assert isinstance(first, Admission)
+    assert isinstance(second, Admission)
+    assert isinstance(third, Refusal)
+    assert (third.limit_type, third.limit, third.current) == (limit, 3 * taken - 1, 2 * taken)
+    assert meter.stats()["windows"][limit] == {
+        "limit": 3 * taken - 1,
+        "used": 2 * taken,
+        "largest": 2 * taken,
+    }
+    if limit == "output_tokens_per_minute":
+        return  # what is under way leaves no window
+    now[0] += 59.999
+    assert isinstance(meter.admit(given, "x", 40), Refusal)
+    now[0] += 0.001
+    assert isinstance(meter.admit(given, "x", 40), Admission)
+    assert meter.stats()["rejected"] == 2
+
+
+def test_max_tokens_are_reserved_until_the_answer_is_there() -> None:
+    """Then the answer counts, for a minute from its end."""
+    now = [1000.0]
+    meter = Meter(10**9, output_tokens_per_minute=100, now=lambda: now[0])
+    given = Answer("x", "stop", 100, 7)
+    first = meter.admit(given, "x", 60)
+    assert isinstance(first, Admission)
+    refusal = meter.admit(given, "x", 60)
+    assert isinstance(refusal, Refusal)
+    assert refusal.retry_after == 1, "nobody knows when"
+    now[0] += 100  # longer than a minute under way: it still counts
+    assert isinstance(meter.admit(given, "x", 60), Refusal)
+    meter.finish(given, first)
+    assert meter.stats()["windows"]["output_tokens_per_minute"]["used"] == 7
+    second = meter.admit(given, "x", 93)
+    assert isinstance(second, Admission)
+    meter.finish(Answer("x", "stop", 100, 93), second)
+    refusal = meter.admit(given, "x", 7)
+    assert isinstance(refusal, Refusal)
+    assert refusal.retry_after == pytest.approx(60)
+    assert meter.never(given, 101) == "output_tokens_per_minute"
+    assert meter.stats()["windows"]["output_tokens_per_minute"]["largest"] == 100
+
+
+def test_no_minute_holds_more_output_than_the_limit_whatever_is_under_way() -> None:
+    dice = random.Random(3)
+    now = [0.0]
+    meter = Meter(10**9, output_tokens_per_minute=1000, now=lambda: now[0])
+    running: list[tuple[float, float, Answer, Admission]] = []
+    spent: list[tuple[float, float, int]] = []
+    refused = 0
+    for _ in range(3000):
+        now[0] += dice.expovariate(1)
+        for call in [call for call in running if call[1] <= now[0]]:
+            meter.finish(call[2], call[3])
+            spent.append((call[0], now[0], call[2].completion_tokens))
+            running.remove(call)
+        most = dice.randint(1, 400)
+        given = Answer("x", "stop", 1, dice.randint(1, most))
+        admission = meter.admit(given, "x", most)
+        if isinstance(admission, Admission):
+            duration = dice.choice([0.1, 5, 90]) * dice.random()
+            running.append((now[0], now[0] + duration, given, admission))
+        else:
+            refused += 1
+    # An answer is written at some moment between admission and end.
+    fullest = 0
+    for _ in range(5):
+        moments = [(dice.uniform(begun, ended), tokens) for begun, ended, tokens in spent]
+        for start, _ in moments:
+            fullest = max(fullest, sum(n for at, n in moments if start <= at < start + 60))
+    assert 500 < fullest <= 1000
+    assert refused > 100
+
+
+def test_limits_of_the_command_line_are_enforced_and_told() -> None:
+    with simulator.running(
+        requests_per_minute=3, input_tokens_per_minute=10_000, output_tokens_per_minute=500
+    ) as small:
+        for _ in range(3):
+            ask(small.base_url, max_tokens=200)
+        with pytest.raises(openai.RateLimitError, match="requests per minute"):
+            ask(small.base_url, max_tokens=200)
+        with pytest.raises(openai.BadRequestError, match="501 max_tokens"):
+            ask(small.base_url, max_tokens=501)
+        stats = small.stats()
+    assert (stats["accepted"], stats["rejected"], stats["errors"]) == (3, 1, 1)
+    assert stats["windows"]["input_tokens_per_minute"]["used"] == stats["input_tokens"]
+    assert stats["windows"]["output_tokens_per_minute"]["used"] == stats["output_tokens"]
+
+
+def test_a_limit_of_zero_is_no_limit_to_wait_for() -> None:
+    with simulator.running(requests_per_minute=0) as closed:
+        with pytest.raises(openai.PermissionDeniedError, match="rate limit of 0"):
+            ask(closed.base_url)
+        assert closed.stats()["rejected"] == 0
 
 
 def test_the_window_slides() -> None:

@@ -54,6 +54,16 @@ def test_how_values_are_written() -> None:
     assert [formats.percent(v) for v in (None, 0, 0.734, 0.999, 1)] == [
         formats.UNKNOWN, "0 %", "73 %", "99 %", "100 %",
     ]  # fmt: skip
+    assert [formats.deviation(v) for v in (None, -0.124, 0, 0.004, 0.043, 12.3)] == [
+        formats.UNKNOWN,
+        "\N{MINUS SIGN}12 %",
+        "\N{PLUS-MINUS SIGN}0 %",
+        "\N{PLUS-MINUS SIGN}0 %",
+        "+4 %",
+        "+1,230 %",
+    ]
+    assert [formats.counted(v, 1000) for v in (0, 999, 1000)] == ["0", "999", "1,000 or more"]
+    assert formats.sql_literal("it's \\ so") == "'it''s \\ so'"
     assert [formats.size(v) for v in (None, 999, 2366, 123_456_789)] == [
         formats.UNKNOWN, "999 B", "2.4 kB", "123 MB",
     ]  # fmt: skip

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 from flask.testing import FlaskClient
@@ -84,6 +86,7 @@ def busy_queue(queue: Queue) -> tuple[int, int]:
 PAGES = (
     "/",
     "/tasks",
+    "/agents",
     "/upload",
     "/extractions",
     "/tasks/{task}",
@@ -138,9 +141,12 @@ def test_hostile_text_is_shown_as_text(queue: Queue, client: FlaskClient) -> Non
         0.5,
     )
     failed = queue.fail(HOSTILE)
+    queue.call("configure_agent", agent=HOSTILE, model_endpoint=f"of {HOSTILE}", max_tpm=10)
+    queue.call("configure_endpoint", endpoint=f"of {HOSTILE}", max_rpm=10)
     queue.call("pause_agent", agent=AGENT, reason=HOSTILE)
     for path in ("/", "/tasks", "/extractions", f"/extractions/{extraction}", f"/tasks/{task}",
-                 f"/tasks/{failed}", f"/?agent={HOSTILE}"):  # fmt: skip
+                 f"/tasks/{failed}", f"/?agent={HOSTILE}", "/agents",
+                 f"/agents?{urlencode({'agent': HOSTILE})}"):  # fmt: skip
         page = client.get(path).get_data(as_text=True)
         assert "<script>alert" not in page, path
         assert "<img src=x" not in page, path
@@ -283,6 +289,185 @@ def test_a_task_page_shows_result_attempts_and_events(queue: Queue, client: Flas
                      "Claimed by a worker", "1,200"):  # fmt: skip
         assert expected in page
     assert as_json(client.get(f"/api/tasks/{task}"))["result"]["document_type"] == "invoice"
+
+
+# --- agents and limits ----------------------------------------------------------------------------
+
+
+def now(client: FlaskClient, path: str) -> str:
+    """A page as it is now, not as it was up to a second ago."""
+    client.application.extensions["lakequeue"].hub.version += 1
+    response = client.get(path)
+    assert response.status_code == 200
+    return str(response.get_data(as_text=True))
+
+
+def words(page: str) -> str:
+    """What somebody reads of a page or a part of it."""
+    plain = re.sub(r"<[^>]+>", " ", page.replace("<wbr>", ""))
+    return re.sub(r"\s+", " ", html.unescape(plain))
+
+
+def card(client: FlaskClient, agent: str) -> str:
+    """What the agents page says of one agent."""
+    page = now(client, "/agents")
+    start = page.index(f'<section class="agent" id="agent-{quote(agent)}"')
+    return words(page[start : page.index("</section>", start)])
+
+
+def limited_agents(queue: Queue) -> None:
+    """Two agents share an endpoint's tokens, one has a limit of its own besides, one has none."""
+    queue.call("configure_endpoint", endpoint="shared", max_tpm=1000)
+    for agent, more in (("reader", {"max_concurrent_tasks": 5}), ("other", {})):
+        queue.call("configure_agent", agent=agent, model_endpoint="shared", **more,
+                   tokens_per_task=0, tokens_per_page=1, estimate_factor=1)  # fmt: skip
+    queue.call("configure_agent", agent="free")
+    for agent, pages in (("reader", 500), ("other", 300)):
+        queue.call("enqueue_task", agent=agent, document_path="/d/1.pdf", page_count=pages)
+    assert len(queue.call("dequeue_tasks", worker="w", agents=["reader", "other"])) == 2
+
+
+def test_the_agents_page_has_a_gauge_for_each_limit(queue: Queue, client: FlaskClient) -> None:
+    limited_agents(queue)
+    reader = card(client, "reader")
+    assert (
+        "Tokens per minute tightest endpoint shared 800 of 1,000 tokens/min reader 500, other 300"
+    ) in reader
+    assert "Tasks at once this agent alone 1 of 5 tasks" in reader
+    assert reader.count("nothing \N{EN DASH}") == 2, (
+        "while nothing waits, nobody knows whether it fits"
+    )
+    assert "binds" not in reader
+    assert "800 of 1,000 tokens/min" in card(client, "other")
+    assert "No limits: its tasks start as fast as workers claim them." in card(client, "free")
+    page = now(client, "/agents")
+    assert 'aria-label="800 of 1000 tokens/min"' in page
+    assert page.count('<svg class="bar"') == 3
+    assert "configure_endpoint('shared', max_tpm => 1000);" in reader
+    assert "configure_agent('reader', max_concurrent_tasks => 5);" in reader
+
+
+def test_the_limit_that_binds_says_what_waits_since_when(queue: Queue, client: FlaskClient) -> None:
+    limited_agents(queue)
+    queue.call("enqueue_task", agent="reader", document_path="/d/2.pdf", page_count=201)
+    queue.database.query(
+        """update lakequeue.tasks set created_at = created_at - interval '5 minutes',
+             passed_over_at = now() where status = 'enqueued'"""
+    )
+    reader = card(client, "reader")
+    assert re.search(
+        r"Tokens per minute binds .* Next task, for 5 min( \d s)? since \S+( \S+ \S+)? ;"
+        r" asks 201, room 200; later ones pass it since \S+ \N{EN DASH} as runs end Tasks at once",
+        reader,
+    )
+    assert "working at its limit" in reader
+    assert "1 of 5 tasks nothing yes" in reader, "it would fit into the other one"
+    overview = words(now(client, "/"))
+    assert "reader shared working at its limit 1 800 of 1,000 tokens/min" in overview
+    assert "free free idle 0 no limit" in overview
+    queue.database.query(
+        """update lakequeue.task_attempts set status = 'failed', ended_at = now(),
+             run_ended_at = now() - interval '20 seconds'"""
+    )
+    assert re.search(r"in about (39|40) s", card(client, "reader"))
+
+
+def test_every_page_and_psql_tell_the_same_of_a_limit(queue: Queue, client: FlaskClient) -> None:
+    limited_agents(queue)
+    by_agent = {row["agent"]: row for row in as_json(client.get("/api/agents"))["agents"]}
+    for agent in ("reader", "other", "free"):
+        rows = queue.call("explain_throttle", agent=agent)
+        told = [(row["scope"], row["kind"], row["used"], row["ceiling"]) for row in rows]
+        limits = by_agent[agent]["limits"]
+        assert told == [(row["scope"], row["kind"], row["used"], row["ceiling"]) for row in limits]
+        assert sum(row["tightest"] for row in limits) == (1 if rows else 0)
+    assert not any("max" in name for name in by_agent["reader"])
+    one = as_json(client.get("/api/agents?agent=reader"))["agents"]
+    assert [row["agent"] for row in one] == ["reader"]
+    assert "other" not in card_names(client.get("/agents?agent=reader").get_data(as_text=True))
+    assert client.get("/agents?agent=nobody").status_code == 404
+
+
+def card_names(page: str) -> list[str]:
+    return re.findall(r'<section class="agent" id="agent-([^"]+)"', page)
+
+
+def test_a_pause_says_who_why_and_how_to_resume(queue: Queue, client: FlaskClient) -> None:
+    queue.call("configure_agent", agent="it's night", max_concurrent_tasks=2)
+    queue.call("pause_agent", agent="it's night", reason="too dear by day", actor="ann")
+    page = card(client, "it's night")
+    assert re.search(r"Paused since \S+ by \w+: too dear by day Nothing is claimed", page)
+    assert "select lakequeue.resume_agent('it''s night', 'why');" in page
+    assert "paused by the breaker" not in page
+
+
+def test_the_breaker_counts_and_says_why_it_paused(queue: Queue, client: FlaskClient) -> None:
+    queue.call("configure_agent", agent=AGENT, breaker_failures=2, max_attempts=9)
+    assert "Failures in a row 0 of 2 then it is paused" in card(client, AGENT)
+    for number in (1, 2):
+        queue.enqueue(f"/d/{number}.pdf")
+        row = queue.claim()
+        queue.call("record_callback", attempt=row["attempt_id"], token=row["callback_token"],
+                   outcome="failure", error=Json("no module ocr"))  # fmt: skip
+        queue.database.query("update lakequeue.tasks set retry_at = null where status = 'enqueued'")
+        if number == 1:
+            assert "Failures in a row 1 of 2 then it is paused" in card(client, AGENT)
+    said = card(client, AGENT)
+    assert "paused by the breaker" in said
+    assert "by the breaker: 2 failures in a row, the last one: no module ocr" in said
+    assert "sets the count of failures to 0: select lakequeue.resume_agent(" in said
+    assert "Failures in a row 2 of 2" in said
+    assert "2 failures in a row" in words(now(client, "/"))
+    queue.call("resume_agent", agent=AGENT)
+    assert "Failures in a row 0 of 2" in card(client, AGENT)
+
+
+def test_what_estimates_have_learnt(queue: Queue, client: FlaskClient) -> None:
+    said = card(client, AGENT)
+    assert re.search(r"Estimate factor \N{MULTIPLICATION SIGN} 1\.\d0 not learnt yet", said)
+    assert "Estimate error p50 \N{EN DASH} p95 \N{EN DASH}" in said
+    queue.database.query(
+        """update lakequeue.agents set estimate_factor = 1.31, estimate_error_p50 = -0.124,
+             estimate_error_p95 = 0.043, learnt_from = 87, run_input_tpm = 5000,
+             run_output_tpm = 800"""
+    )
+    said = card(client, AGENT)
+    assert "Estimate factor \N{MULTIPLICATION SIGN} 1.31 learnt from 87 attempts" in said
+    assert "Estimate error p50 \N{MINUS SIGN}12 % p95 +4 %" in said
+    assert "5,800 a minute by one run" in said
+
+
+def test_a_429_is_an_outcome_of_its_own(queue: Queue, client: FlaskClient) -> None:
+    task = queue.enqueue()
+    row = queue.claim()
+    attempt = {"attempt": row["attempt_id"], "token": row["callback_token"]}
+    for _ in range(2):
+        queue.call("report_rate_limit", **attempt, retry_after="10 minutes")
+    said = card(client, AGENT)
+    assert re.search(r"Cooling down until \S+ \((9 min 5\d s|10 min)\)", said)
+    assert f"endpoint {AGENT} answered 429" in said
+    assert "429s, last hour 2 " in said
+    assert "rate limited" not in said
+    assert "met 2 429s, told to wait until" in words(now(client, f"/tasks/{task}"))
+    queue.call("record_callback", **attempt, outcome="rate_limited", error=Json("429 slow down"))
+    said = card(client, AGENT)
+    assert "429s, last hour 2 1 attempt rate limited" in said
+    assert "Failures in a row 0 of 10 " in said
+    page = words(now(client, f"/tasks/{task}"))
+    assert re.search(
+        r"rate limited 429 slow down met 2 429s, told to wait until \S+ next try \S+", page
+    )
+    assert "1 given back for a rate limit" in page
+    assert "which costs no try" in page
+    assert re.search(r"The model endpoint answered 429 attempt 1 .*? cools down until", page)
+    assert "cooling down until" in words(now(client, "/"))
+
+    queue.database.query("update lakequeue.tasks set retry_at = null")
+    queue.database.query("update lakequeue.model_endpoints set cooldown_until = null")
+    queue.complete({"fields": {}})
+    page = words(now(client, f"/tasks/{task}"))
+    assert re.search(r"rate limited 429 slow down .*? tried again \d", page)
+    assert "next try" not in page
 
 
 def test_a_batch_page_shows_every_document_and_marks_what_is_unsure(

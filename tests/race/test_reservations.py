@@ -356,6 +356,55 @@ def test_no_window_of_many_random_calls_exceeds_a_limit(
 
 
 @pytest.mark.parametrize("server", ["embedded"], indirect=True)
+def test_a_call_that_used_more_than_it_reserved_takes_nothing_along_when_it_leaves(
+    database: Database, clock: Clock
+) -> None:
+    """What it used beyond is gone with the call, and not once more with its attempt."""
+    clock.set("2026-01-01 12:00+00")
+    rows = reserving(database, 3, model_endpoint="model", lease_duration="1 day")
+    limit_endpoint(database, "model", max_tpm=1000)
+    agent = database.connect("test_agent")
+    key = uuid.uuid4()
+    assert ask(agent, rows[0], (50, 50), key)["answer"] == "granted"
+    assert settle(agent, rows[0], key, (500, 450)) == "settled"
+    clock.advance(seconds=61)
+    report(agent, rows[0], "success", result=RESULT)
+    clock.advance(seconds=30)
+    assert ask(agent, rows[1], (500, 450))["answer"] == "granted"
+    clock.advance(seconds=31)
+    assert ask(agent, rows[2], (400, 300))["answer"] == "wait", "950 and 700 of 1,000"
+
+
+@pytest.mark.parametrize("server", ["embedded"], indirect=True)
+def test_usage_that_rose_and_fell_takes_nothing_along_when_it_leaves(
+    database: Database, clock: Clock
+) -> None:
+    """Heartbeats said 9,000 tokens, the callback 100: then 100 leave the window."""
+    clock.set("2026-01-01 12:00+00")
+    settings: dict[str, Any] = {"max_tpm": 10_000, "lease_duration": "1 day"}
+    configure(database, tokens_per_task=1000, tokens_per_page=0, **settings)
+    worker, agent = database.connect("test_worker"), database.connect("test_agent")
+    enqueue(database, 1)
+    (row,) = dequeue(worker)
+    beat = {"attempts": [row["attempt_id"]], "tokens": [row["callback_token"]]}
+    call(agent, "extend_leases", **beat, input_tokens=[9000], output_tokens=[0], cached_tokens=[0])
+    usage = {"input_tokens": 100, "output_tokens": 0, "usage_complete": True}
+    report(agent, row, "success", result=RESULT, **usage)
+    fit = 9900 // row["estimated_tokens"]
+    enqueue(database, fit)
+    assert len(dequeue(worker, batch_size=20)) == fit
+    clock.advance(seconds=61)
+    enqueue(database, 1)
+    while more := dequeue(worker):  # if at all, then what still fits beside those that run
+        fit += len(more)
+        enqueue(database, 1)
+    running = database.value(
+        "select sum(estimated_tokens) from lakequeue.task_attempts where run_ended_at is null"
+    )
+    assert running <= 10_000
+
+
+@pytest.mark.parametrize("server", ["embedded"], indirect=True)
 @pytest.mark.parametrize("seed", range(2))
 def test_no_task_is_passed_over_beyond_the_bound(
     database: Database, clock: Clock, seed: int

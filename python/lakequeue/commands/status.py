@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from lakequeue import limits
 from lakequeue.commands._place import data_dir_option, opened
 from lakequeue.table import Column, Row, render
 
@@ -19,7 +20,7 @@ from lakequeue.table import Column, Row, render
 @click.option("--agent", "agents", multiple=True, help="Only this agent; may be given again.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def command(data_dir: Path | None, agents: tuple[str, ...], as_json: bool) -> None:
-    """Show tasks by status with their tokens and cost, and how each agent stands.
+    """Show tasks by status with their tokens and cost, how each agent stands, and its limits.
 
     Reads LAKEQUEUE_DATABASE_URL, or the embedded PostgreSQL, which it starts if need be.
     """
@@ -30,8 +31,10 @@ def command(data_dir: Path | None, agents: tuple[str, ...], as_json: bool) -> No
         migrate.check_version(connection)
         tasks = database.call(connection, "queue_metrics", agents=names)
         standing = database.call(connection, "agent_status", agents=names)
+        throttles = database.call(connection, "explain_throttles", agents=names)
     if as_json:
-        click.echo(json.dumps({"tasks": tasks, "agents": standing}, default=_plain, indent=1))
+        everything = {"tasks": tasks, "agents": standing, "limits": throttles}
+        click.echo(json.dumps(everything, default=_plain, indent=1))
         return
     click.echo(render(TASKS, [Row(_task_cells(row)) for row in tasks]))
     click.echo()
@@ -42,6 +45,9 @@ def command(data_dir: Path | None, agents: tuple[str, ...], as_json: bool) -> No
                 click.echo(f"{row['agent']} is paused by {row['paused_by']}: {row['pause_reason']}")
             if row["cooldown_until"] is not None:
                 click.echo(f"{row['model_endpoint']} cools down until {row['cooldown_until']:%X}")
+        if throttles:
+            click.echo()
+            click.echo(render(LIMITS, [Row(_limit_cells(row)) for row in throttles]))
     else:
         click.echo("No agents yet: `lakequeue parse` makes one, or lakequeue.configure_agent(…).")
 
@@ -60,9 +66,18 @@ AGENTS = (
     Column("endpoint", 20),
     Column("enqueued", 12, right=True),
     Column("waiting", 10, right=True),
-    Column("running", 13, right=True),
-    Column("tokens last minute", 25, right=True),
+    Column("running", 10, right=True),
+    Column("tokens last minute", 18, right=True),
     Column("oldest", 10, right=True),
+    Column("429s last hour", 14, right=True),
+)
+LIMITS = (
+    Column("agent", 25, elastic=True),
+    Column("limit of", 25, elastic=True),
+    Column("unit", 17),
+    Column("used", 25, right=True),
+    Column("booked", 11, right=True),
+    Column("next task", 22),
 )
 
 
@@ -84,18 +99,31 @@ def _agent_cells(row: dict[str, Any]) -> list[str]:
         row["model_endpoint"],
         f"{row['enqueued']:,}",
         f"{row['waiting']:,}",
-        _of(row["endpoint_spending"], row["endpoint_max_concurrent_tasks"])
-        if row["max_concurrent_tasks"] is None
-        else _of(row["spending"], row["max_concurrent_tasks"]),
-        _of(row["endpoint_tokens_last_minute"], row["endpoint_max_tpm"])
-        if row["max_tpm"] is None
-        else _of(row["tokens_last_minute"], row["max_tpm"]),
+        f"{row['spending']:,}",
+        f"{row['tokens_last_minute']:,}",
         _duration(row["oldest_waiting"]),
+        f"{row['rate_limits_last_hour']:,}",
     ]
 
 
-def _of(used: int, limit: int | None) -> str:
-    return f"{used:,}" if limit is None else f"{used:,} of {limit:,}"
+def _limit_cells(row: dict[str, Any]) -> list[str]:
+    return [
+        row["agent"],
+        f"{row['scope']} {row['name']}" if row["scope"] == "endpoint" else "the agent",
+        limits.UNITS[row["kind"]],
+        f"{limits.whole(row['used']):,} of {row['ceiling']:,}",
+        f"{limits.whole(row['booked']):,}",
+        _next_task(row),
+    ]
+
+
+def _next_task(row: dict[str, Any]) -> str:
+    if row["fits"] is None:
+        return "none waits"
+    if row["fits"]:
+        return "fits"
+    wait = row["fits_in"]
+    return "waits for what runs" if wait is None else f"waits, {_duration(wait)}"
 
 
 def _duration(value: timedelta | None) -> str:

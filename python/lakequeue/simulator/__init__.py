@@ -48,8 +48,15 @@ def running(
     requests_per_second: int | None = None,
     latency: float = 0.0,
     port: int = 0,
+    *,
+    requests_per_minute: int | None = None,
+    input_tokens_per_minute: int | None = None,
+    output_tokens_per_minute: int | None = None,
 ) -> Iterator[Simulator]:
-    """Run a simulator in a process of its own that ends with this block, or with this process."""
+    """Run a simulator in a process of its own that ends with this block, or with this process.
+
+    Limits that are None are none; of 0, nothing is answered.
+    """
     command = [
         sys.executable,
         "-m",
@@ -59,8 +66,13 @@ def running(
         f"--latency={latency}",
         f"--parent={os.getpid()}",
     ]
-    if requests_per_second is not None:
-        command.append(f"--requests-per-second={requests_per_second}")
+    limits = {
+        "requests-per-second": requests_per_second,
+        "requests-per-minute": requests_per_minute,
+        "input-tokens-per-minute": input_tokens_per_minute,
+        "output-tokens-per-minute": output_tokens_per_minute,
+    }
+    command += [f"--{name}={limit}" for name, limit in limits.items() if limit is not None]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

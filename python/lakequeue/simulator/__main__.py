@@ -33,6 +33,25 @@ from lakequeue.simulator.server import Meter, SimulatorServer
     help="Requests that any second may have.  [default: no limit]",
 )
 @click.option(
+    "--requests-per-minute",
+    default=None,
+    type=click.IntRange(min=0),
+    help="Requests that any 60 seconds may have; 0: nothing is answered.  [default: no limit]",
+)
+@click.option(
+    "--input-tokens-per-minute",
+    default=None,
+    type=click.IntRange(min=0),
+    help="Prompt tokens that any 60 seconds may have.  [default: no limit]",
+)
+@click.option(
+    "--output-tokens-per-minute",
+    default=None,
+    type=click.IntRange(min=0),
+    help="Answer tokens that any 60 seconds may have; max_tokens of those under way count.  "
+    "[default: no limit]",
+)
+@click.option(
     "--latency",
     default=0.0,
     show_default=True,
@@ -41,9 +60,13 @@ from lakequeue.simulator.server import Meter, SimulatorServer
 )
 @click.option("--parent", default=None, type=int, hidden=True)
 def main(
+    *,
     port: int,
     tokens_per_minute: int,
     requests_per_second: int | None,
+    requests_per_minute: int | None,
+    input_tokens_per_minute: int | None,
+    output_tokens_per_minute: int | None,
     latency: float,
     parent: int | None,
 ) -> None:
@@ -53,7 +76,13 @@ def main(
     instead of a model, and tells its counters at /stats.
     """
     logging.basicConfig(level=logging.WARNING)
-    meter = Meter(tokens_per_minute, requests_per_second)
+    meter = Meter(
+        tokens_per_minute,
+        requests_per_second,
+        requests_per_minute,
+        input_tokens_per_minute,
+        output_tokens_per_minute,
+    )
     try:
         server = SimulatorServer(meter, port, latency)
     except OSError as error:

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,10 +24,24 @@ from lakequeue.simulator.chat import (
     completion,
     parse_request,
 )
-from lakequeue.simulator.limits import SlidingWindow
+from lakequeue.simulator.limits import MINUTE, SlidingWindow
 
 MAX_BODY = 4 * 1024 * 1024
 LOOPBACK = "127.0.0.1"
+CLOSED = (
+    "PERMISSION_DENIED: The endpoint is temporarily disabled due to a Databricks-set rate limit "
+    "of 0."
+)
+"""What an account without a quota is told."""
+
+LIMITS: dict[str, tuple[str, str]] = {
+    "requests_per_second": ("requests per second", "requests"),
+    "requests_per_minute": ("requests per minute", "requests"),
+    "input_tokens_per_minute": ("input tokens per minute", "prompt tokens"),
+    "output_tokens_per_minute": ("output tokens per minute", "max_tokens"),
+    "tokens_per_minute": ("tokens per minute", "tokens"),
+}
+"""Each limit in words, and what a request takes of it."""
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +56,30 @@ class Refusal:
     retry_after: float
 
 
+@dataclass(frozen=True)
+class Admission:
+    """A request that is being answered."""
+
+    cached_tokens: int
+    max_tokens: int
+    """Reserved of the output limit until the answer is there."""
+
+
 @dataclass
 class Meter:
-    """Limits and counters, shared by all connections."""
+    """Limits and counters, shared by all connections.
+
+    All limits are sliding windows. Requests, prompt tokens and the total count from the moment of
+    admission; of output tokens max_tokens are reserved while a request is being answered, as
+    Databricks does, and what the answer has counts from its end.
+    """
 
     tokens_per_minute: int
     requests_per_second: int | None = None
+    requests_per_minute: int | None = None
+    input_tokens_per_minute: int | None = None
+    output_tokens_per_minute: int | None = None
+    now: Callable[[], float] = time.monotonic
     requests: int = 0
     rejected: int = 0
     errors: int = 0
@@ -56,31 +89,52 @@ class Meter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._tokens = SlidingWindow(self.tokens_per_minute)
-        self._calls = (
-            SlidingWindow(self.requests_per_second, 1.0) if self.requests_per_second else None
-        )
+        self._windows = {
+            name: SlidingWindow(limit, 1.0 if name == "requests_per_second" else MINUTE)
+            for name, limit in self.limits().items()
+        }
+        self._tokens = self._windows["tokens_per_minute"]
         self._cache = PromptCache()
 
-    def admit(self, given: Answer, prompt: str) -> int | Refusal:
-        """Count a request, or refuse it without counting its tokens; returns cached tokens."""
+    def limits(self) -> dict[str, int]:
+        """The limits there are, by name."""
+        limits = {name: getattr(self, name) for name in LIMITS}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    def never(self, given: Answer, max_tokens: int) -> str | None:
+        """The name of a limit that no minute can hold this request in."""
+        units = _units(given, max_tokens)
+        return next((name for name, limit in self.limits().items() if units[name] > limit), None)
+
+    def admit(self, given: Answer, prompt: str, max_tokens: int = 0) -> Admission | Refusal:
+        """Count a request, or refuse it without counting its tokens; `finish` what was admitted."""
+        units = _units(given, max_tokens)
         with self._lock:
-            now = time.monotonic()
+            now = self.now()
             self.requests += 1
-            if self._calls and (wait := self._calls.wait_for(1, now)):
+            waits = {name: w.wait_for(units[name], now) for name, w in self._windows.items()}
+            name = max(waits, key=lambda name: waits[name])
+            if waits[name] > 0:
                 self.rejected += 1
-                return Refusal("requests_per_second", self._calls.limit, self._calls.used, wait)
-            if wait := self._tokens.wait_for(given.total_tokens, now):
-                self.rejected += 1
-                return Refusal("tokens_per_minute", self._tokens.limit, self._tokens.used, wait)
-            self._tokens.add(given.total_tokens, now)
-            if self._calls:
-                self._calls.add(1, now)
+                window = self._windows[name]
+                return Refusal(name, window.limit, window.usage(now), waits[name])
+            for name, window in self._windows.items():
+                if name == "output_tokens_per_minute":
+                    window.hold(units[name], now)
+                else:
+                    window.add(units[name], now)
             cached = min(self._cache.look_up(prompt), given.prompt_tokens)
             self.input_tokens += given.prompt_tokens
             self.output_tokens += given.completion_tokens
             self.cached_tokens += cached
-            return cached
+            return Admission(cached, units["output_tokens_per_minute"])
+
+    def finish(self, given: Answer, admission: Admission) -> None:
+        """The answer is there: what was reserved for it and not used is free again."""
+        window = self._windows.get("output_tokens_per_minute")
+        if window is not None:
+            with self._lock:
+                window.release(admission.max_tokens, given.completion_tokens, self.now())
 
     def error(self) -> None:
         """Count a request that was answered by an error of its own making."""
@@ -91,7 +145,7 @@ class Meter:
     def stats(self) -> dict[str, Any]:
         """What `/stats` tells."""
         with self._lock:
-            window = self._tokens.usage(time.monotonic())
+            now = self.now()
             return {
                 "model": MODEL,
                 "requests": self.requests,
@@ -102,11 +156,35 @@ class Meter:
                 "output_tokens": self.output_tokens,
                 "cached_tokens": self.cached_tokens,
                 "tokens": self.input_tokens + self.output_tokens,
-                "window": window,
+                "window": self._tokens.usage(now),
                 "largest_window": self._tokens.largest,
+                "windows": {
+                    name: {"limit": w.limit, "used": w.usage(now), "largest": w.largest}
+                    for name, w in self._windows.items()
+                },
                 "tokens_per_minute": self.tokens_per_minute,
                 "requests_per_second": self.requests_per_second,
             }
+
+
+def _units(given: Answer, max_tokens: int) -> dict[str, int]:
+    """How much of each limit a request takes."""
+    return {
+        "requests_per_second": 1,
+        "requests_per_minute": 1,
+        "input_tokens_per_minute": given.prompt_tokens,
+        "output_tokens_per_minute": max(max_tokens, given.completion_tokens),
+        "tokens_per_minute": given.total_tokens,
+    }
+
+
+def _never(name: str, limit: int, units: int) -> BadRequest:
+    """A refusal of what no minute can hold."""
+    _, what = LIMITS[name]
+    message = f"The request takes {units} {what}, more than the {limit} that a minute may have."
+    if name == "output_tokens_per_minute":
+        return BadRequest(message, "invalid_value", "max_tokens")
+    return BadRequest(message, "context_length_exceeded", "messages")
 
 
 class SimulatorServer(ThreadingHTTPServer):
@@ -186,29 +264,29 @@ class _Handler(BaseHTTPRequestHandler):
             raise BadRequest("The body is not JSON.", "invalid_json") from None
         given = answer(request)
         meter = self.server.meter
-        if given.total_tokens > meter.tokens_per_minute:
-            raise BadRequest(
-                f"The request takes {given.total_tokens} tokens, more than the "
-                f"{meter.tokens_per_minute} that a minute may have.",
-                "context_length_exceeded",
-                "messages",
-            )
-        outcome = meter.admit(given, request.prompt)
+        if 0 in meter.limits().values():
+            meter.error()
+            self._fail(HTTPStatus.FORBIDDEN, CLOSED, "permission_denied")
+            return
+        name = meter.never(given, request.max_tokens)
+        if name is not None:
+            raise _never(name, meter.limits()[name], _units(given, request.max_tokens)[name])
+        outcome = meter.admit(given, request.prompt, request.max_tokens)
         if isinstance(outcome, Refusal):
             self._refuse(outcome)
             return
-        # A model takes its time; the tokens count from the moment of admission.
-        rest = self.server.latency - (time.monotonic() - started)
-        if rest > 0:
-            time.sleep(rest)
-        self._send(HTTPStatus.OK, completion(given, outcome))
+        try:  # A model takes its time.
+            rest = self.server.latency - (time.monotonic() - started)
+            if rest > 0:
+                time.sleep(rest)
+        finally:
+            meter.finish(given, outcome)
+        self._send(HTTPStatus.OK, completion(given, outcome.cached_tokens))
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer 429 the way Databricks model serving does, with Retry-After."""
         seconds = math.ceil(refusal.retry_after)
-        unit = (
-            "input tokens per minute" if "tokens" in refusal.limit_type else "requests per second"
-        )
+        unit, _ = LIMITS[refusal.limit_type]
         message = (
             f"REQUEST_LIMIT_EXCEEDED: Exceeded workspace {unit} rate limit for {MODEL}: "
             f"{refusal.current} of {refusal.limit} are used. Retry after {seconds} s."

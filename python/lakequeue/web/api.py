@@ -49,8 +49,15 @@ def metrics() -> Response:
 
 @blueprint.get("/agents")
 def agents() -> Response:
-    """How each agent stands."""
-    return jsonify(agents=views.jsonable(views.agents()))
+    """How each agent stands, with its limits as explain_throttle tells them."""
+    names = tuple(filter(None, request.args.getlist("agent")))
+    limits = views.throttles(names)
+    return jsonify(
+        agents=[
+            views.jsonable({**row, "limits": limits.get(row["agent"], [])})
+            for row in views.agents(names)
+        ]
+    )
 
 
 @blueprint.get("/tasks")

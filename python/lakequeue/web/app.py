@@ -150,6 +150,9 @@ def _teach_templates(app: Flask) -> None:
         usd=formats.usd,
         duration=formats.duration,
         percent=formats.percent,
+        deviation=formats.deviation,
+        counted=formats.counted,
+        sql_literal=formats.sql_literal,
         size=formats.size,
         day=formats.day,
         file_name=formats.file_name,
@@ -169,6 +172,7 @@ def _teach_templates(app: Flask) -> None:
         presets=PRESETS,
         unknown=formats.UNKNOWN,
         low_confidence=views.LOW_CONFIDENCE,
+        most_counted=views.MOST_COUNTED,
         no_text_note=views.NO_TEXT,
     )
 

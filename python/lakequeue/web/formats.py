@@ -30,6 +30,7 @@ KINDS = {
     "attempt_rate_limited": "Given back: rate limit",
     "attempt_cancelled": "Attempt cancelled",
     "attempt_superseded": "Attempt superseded",
+    "rate_limited": "The model endpoint answered 429",
     "completed": "Completed",
     "failed": "Failed",
     "cancelled": "Cancelled",
@@ -84,6 +85,25 @@ def percent(value: float | None) -> str:
         return UNKNOWN
     shown = round(value * 100)
     return f"{99 if shown == 100 and value < 1 else shown} %"
+
+
+def deviation(value: float | None) -> str:
+    """How far something is from what was expected, as a signed part of it."""
+    if value is None:
+        return UNKNOWN
+    shown = round(value * 100)
+    sign = "+" if shown > 0 else "\N{MINUS SIGN}" if shown < 0 else "\N{PLUS-MINUS SIGN}"
+    return f"{sign}{abs(shown):,} %"
+
+
+def counted(value: int, most: int) -> str:
+    """A count that stops at `most`."""
+    return f"{value:,} or more" if value >= most else f"{value:,}"
+
+
+def sql_literal(text: str) -> str:
+    """Text as SQL has it, for a call that somebody copies."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def size(value: int | None) -> str:

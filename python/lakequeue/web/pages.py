@@ -46,9 +46,18 @@ def overview() -> str:
         "overview.html",
         chosen=chosen,
         metrics=views.metrics(chosen),
-        agents=views.agents(),
+        agents=views.standing(),
         extractions=views.reads().shared("list_extractions", page_size=RECENT),
         tasks=views.reads().shared("list_tasks", **chosen.parameters(), page_size=RECENT),
+    )
+
+
+@blueprint.get("/agents")
+def agents() -> str:
+    """How each agent stands: a gauge for each of its limits, and why its next task waits."""
+    chosen = tuple(dict.fromkeys(filter(None, request.args.getlist("agent"))))
+    return render_template(
+        "agents.html", agents=views.standing(chosen), chosen=chosen, now=views.clock()["now"]
     )
 
 
@@ -95,7 +104,7 @@ def task(key: int) -> str:
     return render_template(
         "task.html",
         task=detail["task"],
-        attempts=list(reversed(detail["attempts"])),
+        attempts=views.attempts(detail),
         timeline=detail["timeline"],
         usage=detail["usage"] or views.NO_USAGE,
         confidence=detail["confidence"],

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flask import current_app, g
 
-from lakequeue import database
+from lakequeue import database, limits
 from lakequeue.agents import DOCUMENT_PARSER
 from lakequeue.web import filters
 from lakequeue.web.filters import Filter
@@ -19,6 +20,8 @@ from lakequeue.web.reads import Reads
 LOW_CONFIDENCE = 0.8
 NO_TEXT = "no text layer"
 EXPORT_BATCH = 500
+MOST_COUNTED = 1000
+"""agent_status counts what happened in the last hour up to this."""
 NO_USAGE = {
     "input_tokens": None,
     "output_tokens": None,
@@ -92,9 +95,42 @@ def metrics(chosen: Filter) -> dict[str, Any]:
     }
 
 
-def agents() -> list[dict[str, Any]]:
-    """How each agent stands."""
-    return reads().shared("agent_status")
+def agents(names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """How each agent stands, or these."""
+    return reads().shared("agent_status", agents=list(names) or None)
+
+
+def throttles(names: Sequence[str] = ()) -> dict[str, list[dict[str, Any]]]:
+    """The limits of each agent as the database explains them; one without limits is not in it."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in reads().shared("explain_throttles", agents=list(names) or None):
+        found.setdefault(row["agent"], []).append(row)
+    return found
+
+
+def standing(names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """How each agent stands, with its limits in words and the tightest one of them."""
+    explained = throttles(names)
+    found = []
+    for row in agents(names):
+        limit_rows = [_limit(limit) for limit in explained.get(row["agent"], ())]
+        tightest = next((limit for limit in limit_rows if limit["tightest"]), None)
+        found.append({**row, "limits": limit_rows, "tightest": tightest})
+    return found
+
+
+def _limit(row: dict[str, Any]) -> dict[str, Any]:
+    users = sorted(row["used_by"].items(), key=lambda item: (-item[1], item[0]))
+    return {
+        **row,
+        **{name: limits.whole(row[name]) for name in ("used", "booked", "demand")},
+        "room": math.floor(row["room"]),
+        "fits_in": row["fits_in"],
+        "title": limits.TITLES[row["kind"]],
+        "unit": limits.UNITS[row["kind"]],
+        "parameter": limits.PARAMETERS[row["kind"]],
+        "users": [(name, math.ceil(amount)) for name, amount in users],
+    }
 
 
 def upload_agents() -> list[str]:
@@ -203,6 +239,29 @@ def task(key: int) -> dict[str, Any]:
     with database.checkout(reads().pool) as connection:
         detail: dict[str, Any] = database.call_value(connection, "task_detail", task=key)
     return detail
+
+
+def attempts(detail: dict[str, Any]) -> list[dict[str, Any]]:
+    """The attempts of a task, newest first, each with the 429s it met and when the next try is."""
+    met: dict[int, list[dict[str, Any]]] = {}
+    for event in detail["timeline"]:
+        if event["kind"] == "rate_limited":
+            met.setdefault(event["attempt_number"], []).append(event)
+    found = []
+    next_try = detail["task"]["retry_at"]
+    for attempt in reversed(detail["attempts"]):
+        reports = met.get(attempt["number"], [])
+        told = (reports[-1]["detail"] or {}) if reports else {}
+        found.append(
+            {
+                **attempt,
+                "rate_limits": len(reports),
+                "cooldown_until": told.get("cooldown_until"),
+                "next_try": next_try if attempt["status"] == "rate_limited" else None,
+            }
+        )
+        next_try = attempt["started_at"]
+    return found
 
 
 def jsonable(value: Any) -> Any:

@@ -35,6 +35,7 @@ from lakequeue.agents.document_parser.chat import (
     CallTooLarge,
     Chat,
     ContextTooLong,
+    LimitOfZero,
     ModelRefused,
     ModelUnavailable,
     Pacer,
@@ -361,12 +362,19 @@ def _explain(error: Exception) -> _Failure:
         case RateLimited():
             return _Failure("rate_limited", "rate_limited", message, error.retry_after)
         case ModelRefused():
-            never = isinstance(error, CallTooLarge)
-            kind = "call_too_large" if never else "model_request_refused"
-            return _Failure("permanent_failure", kind, message)
+            return _Failure("permanent_failure", _refused_class(error), message)
         case ModelUnavailable():
             return _Failure("failure", "model_unavailable", message)
         case AnswerInvalid():
             return _Failure("failure", "model_answer_invalid", message)
     log.error("unexpected error", exc_info=error)
     return _Failure("failure", "unexpected_error", f"{type(error).__name__}: {message}")
+
+
+def _refused_class(error: ModelRefused) -> str:
+    match error:
+        case CallTooLarge():
+            return "call_too_large"
+        case LimitOfZero():
+            return "model_limit_of_zero"
+    return "model_request_refused"

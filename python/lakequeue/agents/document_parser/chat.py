@@ -10,6 +10,7 @@ import itertools
 import logging
 import math
 import random
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -35,6 +36,8 @@ SERVER_ERROR_WAITS = (1.0, 4.0, 12.0)
 """Seconds before each repeat of a call that the server failed."""
 
 _LIMIT_EXCEEDED = "REQUEST_LIMIT_EXCEEDED"
+_LIMIT_OF_ZERO = re.compile(r"\blimit (?:of|is|:) ?0(?![\d.,]*\d)", re.IGNORECASE)
+_LIMIT_STATUS = (400, 403, 429)
 _PERMANENT = (400, 403, 404, 405, 413, 415, 422)
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,10 @@ class ContextTooLong(ModelRefused):
 
 class CallTooLarge(ContextTooLong):
     """No minute of the queue's limits can hold this call."""
+
+
+class LimitOfZero(ModelRefused):
+    """The endpoint allows nothing at all: waiting does not help, a quota does."""
 
 
 class ModelUnavailable(Exception):
@@ -177,7 +184,7 @@ class Chat:
                 if is_rate_limit(error):
                     waited += self._wait_out(error, number, waited)
                     continue
-                if error.status_code in _PERMANENT:
+                if error.status_code in _PERMANENT or _is_limit_of_zero(error):
                     raise _refusal(error) from error
                 pause = next(failures, None)
                 if pause is None:
@@ -247,12 +254,29 @@ class Chat:
 
 def is_rate_limit(error: openai.APIStatusError) -> bool:
     """A 429, also where it comes as 400. A limit of zero is a refusal, not a limit."""
+    if _is_limit_of_zero(error):
+        return False
     if error.status_code == 429:
         return True
     return error.status_code == 400 and _LIMIT_EXCEEDED in _text_of(error)
 
 
+def _is_limit_of_zero(error: openai.APIStatusError) -> bool:
+    """What an account without a quota is told: 403 by Databricks, 429 by others."""
+    if error.status_code not in _LIMIT_STATUS:
+        return False
+    inner = _body_of(error).get("error")
+    limit = inner.get("limit") if isinstance(inner, dict) else None
+    told = isinstance(limit, int) and not isinstance(limit, bool) and limit == 0
+    return told or _LIMIT_OF_ZERO.search(_text_of(error)) is not None
+
+
 def _refusal(error: openai.APIStatusError) -> ModelRefused:
+    if _is_limit_of_zero(error):
+        return LimitOfZero(
+            f"{_describe(error)} (It allows no call at all: it needs a quota, or another model "
+            "endpoint. Trying again does not help.)"
+        )
     text = _text_of(error).lower()
     if error.status_code == 413 or "context_length" in text or "context length" in text:
         return ContextTooLong(_describe(error))
