@@ -2,7 +2,7 @@
 -- admitted, and what reports raise, is added at once and by exactly so much; nothing else moves it until the next count.
 begin;
 \ir scenarios.sql
-select plan(123);
+select plan(130);
 
 select configure_endpoint('_rc', max_concurrent_tasks => 50, max_tpm => 100000, max_input_tpm => 100000, max_output_tpm => 100000, max_rpm => 1000);
 -- one that reserves its calls, one that does not; estimates of 100 tokens, a quarter of them output
@@ -191,6 +191,17 @@ select advance('61 seconds');
 select pg_temp.never_less('an attempt that began to reserve its calls');
 select is(pg_temp.heartbeat(max(n), 200, 0), 'extended', '(another overrun)') from claims;
 select pg_temp.never_less('and what is raised next');
+select _recount(pg_temp.here());
+
+-- a run that goes on though it has said what it used: it counts its estimate whatever is corrected
+select pg_temp.start('_rc a');
+select is(pg_temp.trace(max(n), 13, 4) || pg_temp.trace(max(n), 47, 424), 'recordedrecorded', '(a complete use that is raised)') from claims;
+select _recount(pg_temp.here());
+select is(lakequeue.store_result(c.attempt, c.token, '1'), 'accepted', '(its result is there, its run is)') from claims c where c.n = (select max(n) from claims);
+update task_attempts set usage_source = 'callback' where id = (select attempt from claims where n = (select max(n) from claims));
+select is(pg_temp.trace(max(n), 3, 2), 'recorded', '(a trace that says less)') from claims;
+select pg_temp.never_less('a run that is not known to have ended');
+select pg_temp.finish(max(n)) from claims;
 select _recount(pg_temp.here());
 
 -- --- what is rolled back leaves the books as they were -----------------------------------------------
