@@ -1,6 +1,7 @@
--- What reports have raised is summed per endpoint and agent, as long as the attempts count in a window.
+-- What reports have raised is summed per endpoint and agent, as long as what they raised counts in a window itself:
+-- attempts, or the calls of those that reserve them.
 begin;
-select plan(9);
+select plan(12);
 select set_clock('2026-03-01 09:00+00');
 insert into model_endpoints (id, name) overriding system value select n, 'endpoint ' || n from generate_series(900001, 900003) n;
 insert into agents (id, name, model_endpoint_id) overriding system value values (900010, '_raised', 900001), (900011, '_raised too', 900001);
@@ -24,6 +25,20 @@ select is(pg_temp.raised(), '900001/900010: {0,12,23,34,45}', 'no report raises 
 select pg_temp.attempt(7, 900001, 900011, '{0,5,5,5,5}'), pg_temp.attempt(8, 900002, 900010, '{0,6,6,6,6}'), pg_temp.attempt(9, 900003, 900010, '{0,9,9,9,9}');
 select is(pg_temp.raised(), '900001/900010: {0,12,23,34,45}; 900001/900011: {0,5,5,5,5}; 900002/900010: {0,6,6,6,6}',
   'per endpoint and agent, for the endpoints asked for');
+
+delete from task_attempts a where a.endpoint_id > 900000 and a.id <> (select min(r.id) from task_attempts r where r.raised is not null and r.endpoint_id > 900000);
+select is(pg_temp.raised(), '900001/900010: {0,10,20,30,40}', '(one is left)');
+create function pg_temp.call(endpoint integer, raised numeric[], ended interval) returns void language sql as $$
+  insert into lakequeue.model_calls (attempt_id, key, endpoint_id, agent_id, priority, input_tokens, output_tokens, asked_at, seen_at, granted_at, ended_at, raised)
+  values (-1, gen_random_uuid(), endpoint, 900010, 5, 1, 1, lakequeue._now() - interval '1 hour', lakequeue._now(), lakequeue._now() - interval '1 hour',
+          lakequeue._now() - ended, raised)
+$$;
+select pg_temp.call(900001, '{0,1,2,3,0}', '59.999999 seconds'), pg_temp.call(900001, '{0,500,500,500,0}', '60 seconds'), pg_temp.call(900001, null, '1 second'),
+       pg_temp.call(900003, '{0,500,500,500,0}', '1 second');
+select is(pg_temp.raised(), '900001/900010: {0,11,22,33,40}', 'calls raise, too, until they leave the window themselves');
+update task_attempts set reserves_calls = true where endpoint_id = 900001;
+select is(pg_temp.raised(), '900001/900010: {0,1,2,3,0}', 'an attempt that reserves its calls counts nothing, and has raised nothing');
+
 select is_empty($$select * from _raised('{}')$$, 'no endpoints, no rows');
 select is_empty($$select * from _raised(null)$$, 'neither for null');
 set session authorization test_worker;

@@ -2,7 +2,7 @@
 -- admitted, and what reports raise, is added at once and by exactly so much; nothing else moves it until the next count.
 begin;
 \ir scenarios.sql
-select plan(101);
+select plan(130);
 
 select configure_endpoint('_rc', max_concurrent_tasks => 50, max_tpm => 100000, max_input_tpm => 100000, max_output_tpm => 100000, max_rpm => 1000);
 -- one that reserves its calls, one that does not; estimates of 100 tokens, a quarter of them output
@@ -155,6 +155,54 @@ select advance('1 hour');
 select _recount(pg_temp.here());
 select is(pg_temp.trace(3, 5000, 5000), 'recorded', '(a very late trace)');
 select ok(pg_temp.same(), 'after the window an overrun is nobody''s');
+
+-- --- what was raised leaves a window apart from what it raised ----------------------------------------
+-- The sum of what was raised must not fall while a page lasts, or it would take away what others have admitted since.
+create function pg_temp.never_less(description text) returns setof text language sql as $$
+  select tap.cmp_ok(u.carried, '>=', u.counted, format('%s: %s of %s', description, u.kind, coalesce(g.name, 'the endpoint')))
+  from lakequeue._limits(pg_temp.here(), true) c
+  join lakequeue._limits(pg_temp.here(), false) t on (t.endpoint_id, coalesce(t.agent_id, 0)) = (c.endpoint_id, coalesce(c.agent_id, 0))
+  left join lakequeue.agents g on g.id = c.agent_id
+  cross join lateral unnest(lakequeue._kinds(), c.used, t.used) u(kind, carried, counted)
+  where u.kind in ('tokens', 'input_tokens') and (g.name is null or u.counted > 0)
+$$;
+select is(pg_temp.heartbeat(max(n), 700, 0) || pg_temp.finish(max(n), 10, 0), 'extendedaccepted', '(an overrun that turned out to be none)')
+from claims where n = (select max(n) - 1 from claims);
+select _recount(pg_temp.here());
+select pg_temp.start('_rc a');
+select advance('61 seconds');
+select pg_temp.never_less('an overrun that was taken back and has left');
+select pg_temp.finish(max(n), 0, 0) from claims;
+
+select pg_temp.start('_rc r');
+select is(pg_temp.ask(max(n), 10, 10, pg_temp.key(20)) || pg_temp.settle(max(n), pg_temp.key(20), 500, 10), 'grantedsettled', '(a call of 20 that used 510)') from claims;
+select advance('61 seconds');
+select _recount(pg_temp.here());
+select pg_temp.start('_rc a');
+select is(pg_temp.finish(max(n) - 1), 'accepted', '(its run ends later)') from claims;
+select advance('61 seconds');
+select pg_temp.never_less('a call that had left before its attempt');
+
+select is(pg_temp.heartbeat(max(n), 700, 0) || pg_temp.ask(max(n), 1, 1), 'extendedgranted', '(an overrun of one that reserves its calls from now on)') from claims;
+select _recount(pg_temp.here());
+select pg_temp.start('_rc a');
+select is(pg_temp.finish(max(n) - 1), 'accepted', '(it ends)') from claims;
+select advance('61 seconds');
+select pg_temp.never_less('an attempt that began to reserve its calls');
+select is(pg_temp.heartbeat(max(n), 200, 0), 'extended', '(another overrun)') from claims;
+select pg_temp.never_less('and what is raised next');
+select _recount(pg_temp.here());
+
+-- a run that goes on though it has said what it used: it counts its estimate whatever is corrected
+select pg_temp.start('_rc a');
+select is(pg_temp.trace(max(n), 13, 4) || pg_temp.trace(max(n), 47, 424), 'recordedrecorded', '(a complete use that is raised)') from claims;
+select _recount(pg_temp.here());
+select is(lakequeue.store_result(c.attempt, c.token, '1'), 'accepted', '(its result is there, its run is)') from claims c where c.n = (select max(n) from claims);
+update task_attempts set usage_source = 'callback' where id = (select attempt from claims where n = (select max(n) from claims));
+select is(pg_temp.trace(max(n), 3, 2), 'recorded', '(a trace that says less)') from claims;
+select pg_temp.never_less('a run that is not known to have ended');
+select pg_temp.finish(max(n)) from claims;
+select _recount(pg_temp.here());
 
 -- --- what is rolled back leaves the books as they were -----------------------------------------------
 select pg_temp.start('_rc a'), pg_temp.start('_rc r');

@@ -2,7 +2,7 @@
 -- and configure_endpoint, of the endpoints concerned and all their agents, and of nobody else.
 begin;
 \ir scenarios.sql
-select plan(26);
+select plan(29);
 
 select configure_endpoint('_v1', max_tpm => 1000), configure_endpoint('_v2', max_tpm => 1000), configure_endpoint('_v3', max_tpm => 1000);
 select configure_agent('_v1 a', model_endpoint => '_v1', max_rpm => 10), configure_agent('_v1 b', model_endpoint => '_v1', max_rpm => 10),
@@ -99,6 +99,17 @@ select configure_endpoint('_v4', max_output_tpm => 0);
 select is((select count(*) from dequeue_tasks('w', 1)), 1::bigint, '(without a limit it starts)');
 select configure_endpoint('_v4', max_output_tpm => 170);
 select is((select count(*) from dequeue_tasks('w', 1)), 0::bigint, 'what started while there was no limit is counted');
+
+
+-- of an agent that has moved, attempts count where they started
+select configure_endpoint('_v5', max_output_tpm => 100), configure_agent('_v5', model_endpoint => '_v5', tokens_per_task => 100, tokens_per_page => 0, output_share => 0.1, estimate_factor => 1),
+       configure_agent('_v5 other', model_endpoint => '_v5', tokens_per_task => 80, tokens_per_page => 0, output_share => 0.5, estimate_factor => 1);
+select enqueue_task('_v5', '/1'), enqueue_task('_v5 other', '/2'), enqueue_task('_v5 other', '/3');
+select is((select count(*) from dequeue_tasks('w', 1, array['_v5'])), 1::bigint, '(10 of 100)');
+select configure_agent('_v5', model_endpoint => '_v6');
+select is((select count(*) from dequeue_tasks('w', 1, array['_v5 other'])), 1::bigint, '(50 of 100)');
+select configure_agent('_v5', output_share => 0.6);
+select is((select count(*) from dequeue_tasks('w', 1, array['_v5 other'])), 0::bigint, 'a change of its split voids the books there, too');
 
 set session authorization test_worker;
 select throws_ok('select lakequeue._void_books(array[1])', '42501', null, 'it is internal: a worker may not call it');
