@@ -15,7 +15,7 @@
 -- Returns the agent's id.
 -- Errors: LQ400 a blank name or a value out of range.
 -- Locks: the one of changes to agents (two that move an agent at once would each miss an endpoint of the other); then the
---   throttle locks of its endpoint and, when it moves, of the new one, by id.
+--   throttle locks of its endpoint, of those it has left and, when it moves, of the new one, by id.
 create or replace function lakequeue.configure_agent(
   agent text, job_id bigint default null, model_endpoint text default null,
   max_concurrent_tasks integer default null, max_tpm bigint default null,
@@ -34,6 +34,7 @@ declare
   v_id integer;
   v_endpoint_id integer;
   v_old_endpoint_id integer;
+  v_former_endpoint_ids integer[];
   v_before agents;
   v_after agents;
 begin
@@ -44,7 +45,8 @@ begin
   end if;
 
   perform pg_advisory_xact_lock(_lock_class(), -4);
-  select a.id, a.model_endpoint_id into v_id, v_old_endpoint_id from agents a where a.name = agent;
+  select a.id, a.model_endpoint_id, a.former_endpoint_ids into v_id, v_old_endpoint_id, v_former_endpoint_ids
+  from agents a where a.name = agent;
   if model_endpoint is null and v_id is not null then
     v_endpoint_id := v_old_endpoint_id;
   else
@@ -52,8 +54,8 @@ begin
     select e.id into v_endpoint_id from model_endpoints e where e.name = coalesce(model_endpoint, agent);
   end if;
   perform pg_advisory_xact_lock(_lock_class(), l.id)
-  from (select distinct u.id from unnest(array[v_endpoint_id, v_old_endpoint_id]) u(id) where u.id is not null
-        order by u.id) l;
+  from (select distinct u.id from unnest(array[v_endpoint_id, v_old_endpoint_id] || v_former_endpoint_ids) u(id)
+        where u.id is not null order by u.id) l;
 
   insert into agents (name, model_endpoint_id) values (agent, v_endpoint_id) on conflict do nothing;
   select a.* into v_before from agents a where a.name = agent;

@@ -1,5 +1,5 @@
--- What an attempt that does not reserve its calls counts in a window (rule 4a): what it used where that is known
--- completely, else the larger of estimate and used, in each kind by itself; the same as _spending counts.
+-- What an attempt that does not reserve its calls counts in a window (rule 4a): what it used where its run has ended and
+-- that is known completely, else the larger of estimate and used, in each kind by itself; the same as _spending counts.
 begin;
 select plan(14);
 select set_clock('2026-03-01 09:00+00');
@@ -8,9 +8,10 @@ insert into agents (id, name, model_endpoint_id, output_share) overriding system
 create function pg_temp.attempt(used text, estimate bigint default 100, agent integer default 900010) returns lakequeue.task_attempts language sql as $$
   select jsonb_populate_record(null::lakequeue.task_attempts, jsonb_build_object(
     'agent_id', agent, 'estimated_tokens', estimate, 'usage_complete', used like '%!',
+    'run_ended_at', case when used like '%!' then lakequeue._now() end,
     'input_tokens', nullif(split_part(trim('!' from used), '/', 1), ''), 'output_tokens', nullif(split_part(trim('!' from used), '/', 2), '')))
 $$;
--- '70/20!': input and output, complete
+-- '70/20!': input and output, complete, the run ended
 create function pg_temp.counted(used text, estimate bigint default 100, agent integer default 900010) returns numeric[] language sql as
 $$ select lakequeue._counted(pg_temp.attempt(used, estimate, agent)) $$;
 
@@ -47,7 +48,7 @@ select is_empty($$select used, estimate, agent from grid where run_ended
   'of one that has ended _spending says the same');
 select is_empty($$select used, estimate, agent from grid where not run_ended
                   and pg_temp.by_spending(used, estimate, agent, false) is distinct from pg_temp.counted(trim('!' from used), estimate, agent)$$,
-  'of one that runs, as long as its use is incomplete; it may spend on');
+  'and of one that runs, also where its use is complete: it may spend on');
 set session authorization test_worker;
 select throws_ok('select lakequeue._counted(null)', '42501', null, 'it is internal: a worker may not call it');
 set session authorization test_owner;
