@@ -1,6 +1,6 @@
--- What an attempt that does not reserve its calls counts in a window of its endpoint (rule 4a), by kind: as used where its
--- usage is complete, else the larger of estimate and used. An estimate is split by the agent's output_share. (_spending
--- says the same in one statement for thousands of them, where one that still runs is never settled.)
+-- What an attempt that does not reserve its calls counts in a window of its endpoint (rule 4a), by kind: the larger of
+-- estimate and used, or as used where its run has ended and its usage is complete. An estimate is split by the agent's
+-- output_share. (_spending says the same in one statement for thousands of them.)
 create or replace function lakequeue._counted(attempt lakequeue.task_attempts)
 returns numeric[]
 language plpgsql stable
@@ -11,7 +11,7 @@ declare
   v_output numeric := coalesce(attempt.output_tokens, 0);
   v_estimated_output numeric;
 begin
-  if attempt.usage_complete then
+  if attempt.usage_complete and attempt.run_ended_at is not null then
     return array[1, v_input + v_output, v_input, v_output, 1];
   end if;
   select ceil(attempt.estimated_tokens * g.output_share::numeric) into v_estimated_output

@@ -1,7 +1,6 @@
 -- By how much reports have raised what is counted at these endpoints, summed per endpoint and agent: of attempts that run
--- or ended within 60 seconds, and of calls that ended within them. Usually of none. Whatever has raised something counts
--- at least that much itself, and leaves the window together with it; so the books may add the difference to what they
--- last wrote.
+-- or ended within 60 seconds, and of calls that ended within them. Usually of none. Nothing has raised more than it counts
+-- now, and it leaves the window together with what it raised: so the books may add the difference to what they last wrote.
 --
 -- at: the end of the window, null for now.
 create or replace function lakequeue._raised(endpoints integer[], at timestamptz default null)
@@ -13,10 +12,13 @@ declare
   v_window_start timestamptz := coalesce(at, _now()) - interval '60 seconds';
 begin
   return query
-    select r.endpoint_id, r.agent_id, array[0, sum(r.raised[2]), sum(r.raised[3]), sum(r.raised[4]), sum(r.raised[5])]
+    select r.endpoint_id, r.agent_id, array[0, sum(r.raised[2]), sum(r.raised[3]), sum(r.raised[4]), 0]
     from (
-      select a.endpoint_id, a.agent_id, a.raised
+      select a.endpoint_id, a.agent_id,
+             array[0, least(a.raised[2], c.counted[2]), least(a.raised[3], c.counted[3]), least(a.raised[4], c.counted[4]), 0]
+               as raised
       from task_attempts a
+      cross join lateral (select _counted(a) as counted) c
       where a.endpoint_id = any(endpoints) and a.raised is not null and not a.reserves_calls
         and (a.run_ended_at is null or a.run_ended_at > v_window_start)
       union all

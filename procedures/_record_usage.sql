@@ -51,12 +51,10 @@ begin
   v_after.llm_cost := case when v_better then coalesce(llm_cost, v_before.llm_cost) else greatest(v_before.llm_cost, llm_cost) end;
   v_after.usage_complete := complete;
   if not v_before.reserves_calls then
-    -- Never more than it counts: what leaves a window must take along what it had raised.
     v_after.raised := array(
-      select least(coalesce(v_before.raised[c.kind], 0) + greatest(c.after - c.before, 0), c.after)
+      select greatest(coalesce(v_before.raised[c.kind], 0) + c.after - c.before, 0)
       from unnest(_counted(v_before), _counted(v_after)) with ordinality c(before, after, kind)
       order by c.kind);
-    v_after.raised[5] := 0;
     v_after.raised := nullif(v_after.raised, '{0,0,0,0,0}');
   end if;
   update task_attempts a

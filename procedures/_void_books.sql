@@ -1,7 +1,8 @@
 -- Limits, estimates or the place of an agent have changed: what the books say of these endpoints and their agents must be
 -- counted anew, and what has been passed over for too long be looked for.
 --
--- Locks: the caller holds the endpoints' throttle locks exclusively.
+-- Locks: the pages. Where the caller does not hold an endpoint's throttle lock (one that an agent has left, where its
+-- attempts still count), a dequeue that is writing there comes first, and its page is void all the same.
 create or replace function lakequeue._void_books(endpoints integer[])
 returns void
 language plpgsql volatile

@@ -83,7 +83,7 @@ begin
       estimate_factor = coalesce(configure_agent.estimate_factor, a.estimate_factor)
   where a.name = agent
   returning a.* into v_after;
-  perform _void_books(array[v_endpoint_id, v_old_endpoint_id]);
+  perform _void_books(v_endpoint_id || v_after.former_endpoint_ids);
   if v_id is null or v_after is distinct from v_before then
     perform _log_event('agent_configured', agent => v_after.id, detail => to_jsonb(v_after) - 'id');
     perform _nudge('lakequeue_worker');

@@ -62,7 +62,7 @@ create index task_attempts_raised on lakequeue.task_attempts (endpoint_id, run_e
 comment on column lakequeue.task_attempts.reserves_calls is
   'Its window is kept by model_calls, not by its estimate: as its agent was configured at the claim, or since it first asked.';
 comment on column lakequeue.task_attempts.raised is
-  'By how much its reports have raised what it counts in a window, by kind of limit, and never more than it counts.';
+  'By how much its reports have raised what it counts in a window, by kind of limit; null: nothing.';
 
 -- The books of the throttle: what is spent of a limit at most, so that a dequeue need not count. One row per endpoint and
 -- agent with limits; each change takes the next number, so that the newest is always the first of its index, however

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from typing import Any
 
 TITLES = {
     "tasks": "Tasks at once",
@@ -29,7 +28,7 @@ PARAMETERS = {
 }
 """What `configure_agent` and `configure_endpoint` call them."""
 
+
 def whole(amount: Decimal | int | None) -> int | None:
     """An amount without its fraction, never less than it is."""
     return None if amount is None else math.ceil(amount)
-

@@ -190,7 +190,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     cap, hindsight = of("concurrency cap"), of("cap in hindsight")
 
     def least(rows: list[dict[str, Any]], what: str) -> float:
-        return round(min(row[what] for row in rows), 4)
+        return round(float(min(row[what] for row in rows)), 4)
 
     def rejected(rows: list[dict[str, Any]]) -> int:
         return sum(row["rejected"] for row in rows)
