@@ -37,17 +37,18 @@ LIMITS = {
     "max_output_tpm": (800, 3_000),
     "max_rpm": (6, 30),
 }
-STEPS = 900
+STEPS = 600
 
 # A row for each holder and kind with a ceiling. The bound is read first: what leaves the window in
 # between only lowers the count.
 COMPARISON = """
-with carried as materialized (
-  select * from lakequeue._limits(array(select id from lakequeue.model_endpoints), true)
+with asked as materialized (
+  select array_agg(e.id) as endpoints from lakequeue.model_endpoints e where e.name = any(%s)
+), carried as materialized (
+  select c.* from asked a cross join lateral lakequeue._limits(a.endpoints, true) c
 ), counted as materialized (
-  select t.* from (select count(*) from carried) first
-   cross join lateral lakequeue._limits(
-     array(select id from lakequeue.model_endpoints where first.count is not null), false) t
+  select t.* from (select count(*) from carried) first, asked a
+   cross join lateral lakequeue._limits(a.endpoints, first.count < 0) t
 )
 select coalesce(g.name, 'endpoint ' || e.name) as holder, k.kind, k.carried, k.counted
   from carried c
@@ -65,18 +66,23 @@ select coalesce(g.name, 'endpoint ' || e.name) as holder, k.kind, k.carried, k.c
 class Comparisons:
     """What the comparisons found."""
 
+    made: int = 0
     compared: int = 0
     void: int = 0
     equal: int = 0
     too_low: list[str] = field(default_factory=list)
 
     def make(self, connection: Connection, after: str) -> None:
-        for holder, kind, carried, counted in connection.execute(COMPARISON).fetchall():
-            self.compared += 1
-            self.void += carried is None
-            self.equal += carried == counted
-            if carried is not None and carried < counted:
-                self.too_low.append(f"{holder}: {kind} {carried} < {counted} after {after}")
+        """Everywhere, and at one endpoint by itself, as a dequeue or a call would ask."""
+        self.made += 1
+        for asked in (ENDPOINTS, ENDPOINTS[self.made % 3 :][:1]):
+            rows = connection.execute(COMPARISON, [list(asked)]).fetchall()
+            for holder, kind, carried, counted in rows:
+                self.compared += 1
+                self.void += carried is None
+                self.equal += carried == counted
+                if carried is not None and carried < counted:
+                    self.too_low.append(f"{holder}: {kind} {carried} < {counted} after {after}")
 
 
 @dataclass
@@ -112,9 +118,9 @@ class Actor:
             self.sweep: 4,
             self.cancel: 1,
             self.count: 2,
-            self.configure_endpoint: 1,
-            self.configure_agent: 1,
-            self.move: 1,
+            self.configure_endpoint: 4,
+            self.configure_agent: 2,
+            self.move: 2,
         }
 
     def act(self) -> str:
@@ -123,9 +129,9 @@ class Actor:
         try:
             said = step()
         except psycopg.Error as error:
-            said = error.sqlstate or ""
-            if not said.startswith("LQ"):
+            if not (error.sqlstate or "").startswith("LQ"):
                 raise
+            said = str(error.sqlstate)
         self.done[f"{name} {said}"] += 1
         return f"{name} {said}"
 
@@ -344,7 +350,7 @@ class Actor:
             self.connection,
             "configure_endpoint",
             endpoint=self.dice.choice(ENDPOINTS),
-            **self.limits(0.5),
+            **(self.limits(0.5) if self.dice.random() < 0.6 else dict.fromkeys(LIMITS, 0)),
         )
         return ""
 
@@ -427,12 +433,11 @@ def simulate(connection: Connection, seed: int, steps: int) -> tuple[Comparisons
 
 
 @pytest.mark.parametrize("server", ["embedded"], indirect=True)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_after_every_random_step_the_books_say_no_less_than_a_count(
     database: Database, seed: int
 ) -> None:
     found, done = simulate(database.connect(), seed, STEPS)
-    print(found.compared, found.void, found.equal, dict(done))
     assert found.too_low == []
     # Something must have happened for that to mean something.
     assert found.compared > 10 * STEPS
@@ -444,15 +449,14 @@ def test_after_every_random_step_the_books_say_no_less_than_a_count(
         "heartbeat extended",
         "trace recorded",
         "reserve granted",
-        "reserve wait",
         "settle settled",
     ):
-        assert done[step] >= STEPS / 60, (step, done)
+        assert done[step] >= 15, (step, done)
     assert_sound(database)
 
 
 def test_nor_do_they_while_four_connections_act_at_once(database: Database, clock: Clock) -> None:
-    """As above, with a fast clock and a watcher who holds the locks while it compares."""
+    """As above, while time runs fast, and a watcher holds the locks whenever it compares."""
     clock.set(START)
     prepare(database.connect(), random.Random(4))
     world, found, done = World(), Comparisons(), Counter[str]()
@@ -489,7 +493,6 @@ def test_nor_do_they_while_four_connections_act_at_once(database: Database, cloc
 
     for outcome in together(database, [act] * 4 + [let_time_pass, watch]):
         outcome.result()
-    print(found.compared, found.void, found.equal, dict(done))
     assert found.too_low == []
     assert found.compared > 300
     assert found.equal < found.compared - found.void, "the bound never differed from the count"
