@@ -60,7 +60,7 @@ select configure_agent('_ce parser', model_endpoint => '_ce gpt');
 select enqueue_task('_ce parser', '/' || n) from generate_series(1, 3) n;
 create temporary table claim as select * from dequeue_tasks('_ce worker', 2, array['_ce parser']);
 select configure_endpoint('_ce gpt', 2);
-select is((select endpoint_spending from agent_status(array['_ce parser'])), 2::bigint, 'a new limit finds the usage as it is');
+select is((select used from explain_throttle('_ce parser') where kind = 'tasks'), 2::numeric, 'a new limit finds the usage as it is');
 select is((select count(*) from dequeue_tasks('_ce worker', 10, array['_ce parser'])), 0::bigint, 'and nothing more is claimed');
 
 set session authorization test_operator;
