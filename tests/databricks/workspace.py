@@ -340,7 +340,7 @@ class Workspace:
         run = self._known(run_id)
         if run.active:
             if self.cancels_at_once:
-                run.end("CANCELED", "Run cancelled.")
+                run.end("USER_CANCELED", "Run cancelled.")
             else:
                 run.become("TERMINATING")
         return {}

@@ -18,6 +18,7 @@ _OPTIONAL = (
     "max_tpm",
     "parameters",
     "model_prices",
+    "callback_url",
 )
 
 
