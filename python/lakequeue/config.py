@@ -88,7 +88,9 @@ class Settings:
         metadata={
             "variable": "LAKEQUEUE_VOLUME",
             "default": "volume/ in the data folder",
-            "meaning": "Folder where uploaded documents are kept; agents read them there",
+            "meaning": "Folder where uploaded documents are kept; agents read them there. "
+            "/Volumes/CATALOG/SCHEMA/VOLUME, where it is no folder of this machine, is reached "
+            "through the workspace",
         },
     )
     document_folders: tuple[Path, ...] = field(

@@ -186,6 +186,7 @@ class Workspace:
         self.endpoints: set[str] = {"projects/lakequeue/branches/production/endpoints/primary"}
         self.calls: list[tuple[str, str]] = []
         """Method and path of every call but those of logging in."""
+        self.largest_body = 0
         self._tokens: dict[str, float] = {}
         self._uploads: dict[str, _Upload] = {}
         self._downloads: dict[str, str] = {}
@@ -481,6 +482,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._path = unquote(parts.path)
         self._query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         self._body = self._read_body()
+        self.workspace.largest_body = max(self.workspace.largest_body, len(self._body))
         workspace = self.workspace
         fault = None
         try:
