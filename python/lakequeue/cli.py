@@ -138,6 +138,10 @@ def cli() -> None:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    if settings.lakebase_endpoint is not None and settings.database_url is not None:
+        from lakequeue import database, lakebase
+
+        database.log_in_with(lakebase.Login(settings.lakebase_endpoint))
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
 

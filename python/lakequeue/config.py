@@ -39,6 +39,15 @@ class Settings:
             "the PG* variables (`postgresql://` alone takes all of them)",
         },
     )
+    lakebase_endpoint: str | None = field(
+        default=None,
+        metadata={
+            "variable": "LAKEBASE_ENDPOINT",
+            "default": "none: the address, PGPASSWORD or ~/.pgpass has the password",
+            "meaning": "Lakebase endpoint (projects/…/branches/…/endpoints/…) whose short-lived "
+            "OAuth credentials are the database password; the address then holds none",
+        },
+    )
     data_dir: Path | None = field(
         default=None,
         metadata={
@@ -163,6 +172,7 @@ class Settings:
             raise WrongUse(f"LAKEQUEUE_RELAY is {relay!r}", f"use one of {', '.join(RELAYS)}")
         return cls(
             database_url=given.get("database_url"),
+            lakebase_endpoint=given.get("lakebase_endpoint"),
             data_dir=_path(given.get("data_dir")),
             chat_url=given.get("chat_url"),
             chat_token=given.get("chat_token"),

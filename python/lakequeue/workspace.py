@@ -84,6 +84,8 @@ def client(*, patience: float = 0.0, answer_seconds: float = ANSWER_SECONDS) -> 
                     http_timeout_seconds=answer_seconds,
                     # The SDK reads 0 as its default of 300.
                     retry_timeout_seconds=max(1, round(patience)),
+                    # Its thread that renews tokens ahead of time would be lost in a fork.
+                    disable_async_token_refresh=True,
                     product="lakequeue",
                     product_version=_version(),
                 )

@@ -111,7 +111,6 @@ def test_logging_in(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_oauth_token_that_has_ended_is_refused(workspace: Workspace) -> None:
     client = databricks.client()
     start_run(workspace, client)
-    moment = workspace.now()
-    workspace.now = lambda: moment + 3601
+    workspace.end_logins()
     with pytest.raises(NotAllowed):
         start_run(workspace, client)
