@@ -27,6 +27,7 @@ COMMANDS = {
     "status": "Show the queue, its agents and limits.",
     "migrate": "Bring the database to this version, show its state, or go back.",
     "psql": "Open a SQL shell on the database.",
+    "doctor": "Check every part, and say what to fix.",
 }
 
 INTERRUPTED = 130

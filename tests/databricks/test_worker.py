@@ -6,11 +6,13 @@ The database's clock stands still and is moved on; nothing waits for a lease.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -434,3 +436,42 @@ def test_what_is_missing_is_told_in_words(
     result = CliRunner().invoke(command, arguments)
     assert isinstance(result.exception, Problem)
     assert words in str(result.exception)
+
+
+def test_up_serves_pages_and_starts_runs(scene: Scene, database: Database, tmp_path: Path) -> None:
+    """As in an app: one command, one login for both, a webhook that completes the task."""
+    database.query("grant lakequeue_web to test_worker")
+    scene.enqueue(1)
+    environment = {
+        **os.environ,
+        "LAKEQUEUE_RELAY": "databricks",
+        "LAKEQUEUE_DATABASE_URL": scene.worker_conninfo,
+        "LAKEQUEUE_CALLBACK_URL": CALLBACK,
+    }
+    program = [sys.executable, "-m", "lakequeue", "up", "--port", "0", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[-1]
+            run = scene.run()
+            report = {
+                "attempt": int(run.parameters["attempt_id"]),
+                "token": run.parameters["callback_token"],
+                "outcome": "success",
+                "result": {"total": 1},
+            }
+            request = urllib.request.Request(
+                f"{address}/api/callbacks",
+                data=json.dumps(report).encode(),
+                headers={"Content-Type": "application/json"},
+            )
+            with urllib.request.urlopen(request, timeout=20) as response:
+                assert json.load(response)["answer"] == "accepted"
+            began = time.monotonic()
+            process.terminate()
+            assert process.wait(15) == 0
+            assert time.monotonic() - began < 12
+        finally:
+            process.kill()
+            database.query("revoke lakequeue_web from test_worker")
+    assert scene.statuses() == {"completed": 1}

@@ -91,6 +91,18 @@ class Job:
     job_id: int
     max_concurrent_runs: int = 1000
     queue: bool = True
+    max_retries: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "job_id": self.job_id,
+            "settings": {
+                "name": "document parser",
+                "max_concurrent_runs": self.max_concurrent_runs,
+                "queue": {"enabled": self.queue},
+                "tasks": [{"task_key": "agent", "max_retries": self.max_retries}],
+            },
+        }
 
 
 @dataclass
@@ -311,6 +323,12 @@ class Workspace:
             self.on_run(run)
         return {"run_id": run.run_id, "number_in_job": run.number}
 
+    def get_job(self, job_id: int) -> dict[str, Any]:
+        """GET jobs/get."""
+        if job_id not in self.jobs:
+            raise Refusal(400, "INVALID_PARAMETER_VALUE", f"Job {job_id} does not exist.")
+        return self.jobs[job_id].as_json()
+
     def get_run(self, run_id: int) -> dict[str, Any]:
         """GET jobs/runs/get."""
         return self._known(run_id).as_json(self.host)
@@ -382,6 +400,11 @@ class Workspace:
         if path not in self.files:
             raise Refusal(404, "NOT_FOUND", f"The file {path} does not exist.")
         return self.files[path]
+
+    def delete_file(self, path: str) -> None:
+        """DELETE fs/files."""
+        self.get_file(path)
+        del self.files[path]
 
     def list_folder(self, path: str) -> dict[str, Any]:
         """GET fs/directories: what lies in it, one level."""
@@ -545,6 +568,7 @@ class _Handler(BaseHTTPRequestHandler):
             ("/storage/", self._storage),
             ("/api/2.2/jobs/", self._jobs),
             ("/api/2.0/fs/", self._file_system),
+            ("/api/2.0/preview/scim/v2/Me", self._me),
             ("/api/2.0/postgres/credentials", self._credentials),
         ):
             if self._path.startswith(prefix):
@@ -574,6 +598,8 @@ class _Handler(BaseHTTPRequestHandler):
         call = self._path.removeprefix("/api/2.2/jobs/")
         if call == "run-now":
             return self.workspace.run_now(self._json())
+        if call == "get":
+            return self.workspace.get_job(int(self._query["job_id"]))
         if call == "runs/get":
             return self.workspace.get_run(int(self._query["run_id"]))
         if call == "runs/list":
@@ -581,6 +607,9 @@ class _Handler(BaseHTTPRequestHandler):
         if call == "runs/cancel":
             return self.workspace.cancel_run(self._json()["run_id"])
         raise Refusal(404, "ENDPOINT_NOT_FOUND", f"No API found for jobs/{call}")
+
+    def _me(self) -> dict[str, Any]:
+        return {"id": "1", "userName": CLIENT_ID, "displayName": "lakequeue", "active": True}
 
     def _credentials(self) -> dict[str, Any]:
         return self.workspace.database_credential(self._json())
@@ -618,6 +647,9 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         if self.command == "PUT":
             workspace.put_file(path, self._body, overwrite)
+            return None
+        if self.command == "DELETE":
+            workspace.delete_file(path)
             return None
         return self._content(workspace.get_file(path))
 

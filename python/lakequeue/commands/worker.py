@@ -62,11 +62,7 @@ def command(
         logging.getLogger("lakequeue").setLevel(logging.INFO)
     with contextlib.ExitStack() as resources:
         if settings.relay == "databricks":
-            if jobs or tokens_per_minute or model:
-                raise WrongUse(
-                    "--jobs, --tokens-per-minute and --model are for agents on this machine",
-                    "leave them out: limits are the database's, and models the jobs' own",
-                )
+            refuse_local_options(jobs, tokens_per_minute, model)
             worker = stack.make_databricks_worker(
                 settings, agents=list(agents) or None, idle_limit=idle_limit
             )
@@ -91,3 +87,14 @@ def command(
             signal.signal(number, lambda *_: worker.stop())
         click.echo(f"worker {worker.name} is ready; Ctrl-C stops it", err=True)
         worker.run()
+
+
+def refuse_local_options(
+    jobs: int | None, tokens_per_minute: int | None, model: str | None
+) -> None:
+    """Say that options for agents on this machine mean nothing for job runs."""
+    if jobs or tokens_per_minute or model:
+        raise WrongUse(
+            "--jobs, --tokens-per-minute and --model are for agents on this machine",
+            "leave them out: limits are the database's, and models the jobs' own",
+        )
