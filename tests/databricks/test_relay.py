@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from lakequeue.agents.document_parser.__main__ import main as program
+from lakequeue.agents.document_parser.agent import Task
 from lakequeue.relay.base import (
     Run,
     RunState,
@@ -94,6 +96,17 @@ def test_a_run_gets_all_its_parameters_as_text(
     assert made.parameters == {**run.parameters(), "callback_url": CALLBACK}
     assert made.parameters["customer"] == "Müller & Söhne"
     assert (relay.outlives_worker, relay.alive(), relay.ended()) == (True, 0, [])
+
+
+def test_the_agents_program_takes_all_of_them(
+    workspace: Workspace, relay: DatabricksRelay, job: int
+) -> None:
+    parameters = workspace.runs[relay.submit(make_run(job))].parameters
+    assert set(parameters) == {option.name for option in program.params}
+    environment = {"LAKEQUEUE_CHAT_URL": "http://x/v1", "LAKEQUEUE_DATABASE_URL": "dbname=x"}
+    task = Task.read(parameters, {**environment, "LAKEQUEUE_CALLBACK_URL": "https://other"})
+    assert (task.attempt_id, task.callback_token, task.callback_url) == (12, "token", CALLBACK)
+    assert Task.read({**parameters, "callback_url": ""}, environment).callback_url is None
 
 
 def test_without_a_webhook_a_run_confirms_by_sql(workspace: Workspace, job: int) -> None:
