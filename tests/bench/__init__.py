@@ -1,0 +1,1 @@
+"""Benchmarks: `tests/bench/run NAME [--quick]`."""
