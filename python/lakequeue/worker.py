@@ -59,6 +59,8 @@ the window) waits at most 5 % longer than it had to, and an idle database is ask
 """
 BUSY_SECONDS = (0.005, 0.02)
 CHECK_BATCH = 500
+CHECK_SECONDS = 60.0
+"""How long the sweep waits for a look-up."""
 SWEEP_BATCH = 50
 ADOPT_BATCH = 10
 FOLD_BATCH = 10_000
@@ -174,6 +176,7 @@ class Worker:
         # Attempt: run, while the relay counts it as alive; empty for runs that outlive the worker.
         self._runs: dict[int, int] = {}
         self._checking: _Check | None = None
+        self._check_until = 0.0
 
         self._look = _Step("look for tasks", self._look_for_tasks, self._idle_delay)
         self._submitting = _Step("submit", self._submit, lambda: TEND_SECONDS)
@@ -551,6 +554,7 @@ class Worker:
             only_own=not self._relay.outlives_worker,
         )
         run_ids = [row["run_id"] for row in rows]
+        self._check_until = time.monotonic() + CHECK_SECONDS
         return (rows, self._call_relay(self._relay.states, run_ids)) if rows else None
 
     def _report_ended(self) -> None:
@@ -616,8 +620,8 @@ class Worker:
             log.error("attempt %d cannot be closed as %s: %s", attempt_id, error_class, error)
 
     def _sweep_leases(self) -> None:
-        """Sweep, but not while the runs of leases that end are being looked up."""
-        if self._checking is not None:
+        """Sweep, but not while the runs of leases that end are being looked up, if that goes on."""
+        if self._checking is not None and time.monotonic() < self._check_until:
             self._sweep.due = time.monotonic() + LOOK_SECONDS
             return
         for _ in range(ROUNDS):

@@ -48,9 +48,9 @@ class Gate:
 
     def cut(self) -> None:
         """End every connection."""
-        self._loop.call_soon_threadsafe(self._cut)
+        asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(10)
 
-    def _cut(self) -> None:
+    async def _cut(self) -> None:
         for writer in self._writers:
             writer.transport.abort()
 
@@ -113,8 +113,8 @@ class Gate:
 
     def stop(self) -> None:
         """End it; what is connected is cut off."""
-        self._cut()
-        self._loop.stop()
+        self.cut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -135,5 +135,5 @@ def gate(database: Database, workspace: Workspace) -> Iterator[Gate]:
     try:
         yield made
     finally:
-        made._loop.call_soon_threadsafe(made.stop)
+        made.stop()
         thread.join(10)

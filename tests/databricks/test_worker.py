@@ -346,6 +346,21 @@ def test_after_an_outage_runs_are_looked_up_before_the_sweep_decides(scene: Scen
     assert scene.workspace.called("/runs/") <= 5
 
 
+def test_a_look_up_that_hangs_does_not_stop_the_sweep(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakequeue.worker.CHECK_SECONDS", 0.2)
+    scene.configure(max_attempts=1)
+    scene.enqueue(1)
+    with running(scene.worker()):
+        scene.run()
+        never = threading.Event()
+        scene.workspace.fault("runs/get", hold=never)
+        scene.advance(3 * LEASE)
+        scene.wait_until(failed=1)
+        never.set()
+
+
 # --- cancelling ---------------------------------------------------------------------------------
 
 
