@@ -7,12 +7,16 @@ the real error. Whoever calls from here decides how long a call may wait, and ge
 * `Refused`: the workspace said no; nothing was done. `NotThere` and `NotAllowed` are kinds of it.
 * `Throttled`: too many calls; nothing was done, and `retry_after` says when to come again.
 * `Unreachable`: no answer that says anything. What was asked may have been done.
+
+And it would wait for an OAuth token for ever, in every thread: that has an end here, too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -69,6 +73,11 @@ def client(*, patience: float = 0.0, answer_seconds: float = ANSWER_SECONDS) -> 
     from databricks.sdk import WorkspaceClient
     from databricks.sdk.clock import RealClock
     from databricks.sdk.config import Config
+    from databricks.sdk.credentials_provider import CredentialsStrategy, DefaultCredentials
+
+    class Credentials(DefaultCredentials, CredentialsStrategy):
+        def __call__(self, cfg: Config) -> Callable[[], dict[str, str]]:
+            return _Bounded(super().__call__(cfg), answer_seconds)
 
     class Clock(RealClock):
         def sleep(self, seconds: float) -> None:
@@ -80,6 +89,7 @@ def client(*, patience: float = 0.0, answer_seconds: float = ANSWER_SECONDS) -> 
         try:
             return WorkspaceClient(
                 config=Config(
+                    credentials_strategy=Credentials(),
                     clock=Clock(),
                     http_timeout_seconds=answer_seconds,
                     # The SDK reads 0 as its default of 300.
@@ -101,6 +111,34 @@ def client(*, patience: float = 0.0, answer_seconds: float = ANSWER_SECONDS) -> 
                 "set DATABRICKS_HOST with DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET; "
                 "an app has them by itself",
             ) from error
+
+
+class _Bounded:
+    """Gives the headers of a login, but does not wait for them for ever."""
+
+    def __init__(self, headers: Callable[[], dict[str, str]], seconds: float) -> None:
+        self._headers = headers
+        self._seconds = seconds
+        self._guard = threading.Lock()
+        self._asked: Future[dict[str, str]] | None = None
+
+    def __call__(self) -> dict[str, str]:
+        with self._guard:
+            if self._asked is None or self._asked.done():
+                self._asked = Future()
+                # One thread at most hangs, and does not keep the process.
+                threading.Thread(target=self._ask, args=(self._asked,), daemon=True).start()
+            asked = self._asked
+        try:
+            return asked.result(self._seconds)
+        except TimeoutError:
+            raise TimeoutError(f"no OAuth token within {self._seconds:g} seconds") from None
+
+    def _ask(self, answer: Future[dict[str, str]]) -> None:
+        try:
+            answer.set_result(self._headers())
+        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            answer.set_exception(error)
 
 
 @contextmanager

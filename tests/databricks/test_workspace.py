@@ -108,6 +108,19 @@ def test_logging_in(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> No
         databricks.client()
 
 
+def test_a_token_that_does_not_come_is_not_waited_for(workspace: Workspace) -> None:
+    client = databricks.client(answer_seconds=1)
+    never = threading.Event()
+    workspace.fault("/oidc/v1/token", hold=never)
+    began = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(Unreachable, match="no OAuth token within 1 seconds"):
+            start_run(workspace, client)
+    assert time.monotonic() - began < 5
+    never.set()
+    assert start_run(workspace, client) in workspace.runs
+
+
 def test_an_oauth_token_that_has_ended_is_refused(workspace: Workspace) -> None:
     client = databricks.client()
     start_run(workspace, client)
