@@ -354,17 +354,27 @@ def test_looks_are_bounded(
 
 
 @pytest.mark.parametrize(
-    "what", [{"status": 429}, {"status": 500}, {"status": 403}, {"drop": True}]
+    ("what", "calls"),
+    [({"status": 429}, 1), ({"status": 500}, 3), ({"status": 403}, 3), ({"drop": True}, 3)],
 )
 def test_trouble_ends_the_looking(
-    workspace: Workspace, relay: DatabricksRelay, job: int, what: dict[str, Any]
+    workspace: Workspace, relay: DatabricksRelay, job: int, what: dict[str, Any], calls: int
 ) -> None:
-    run_ids = [relay.submit(make_run(job)) for _ in range(3)]
+    run_ids = [relay.submit(make_run(job)) for _ in range(5)]
     workspace.calls.clear()
-    workspace.fault("runs/get", **what)
+    workspace.fault("runs/get", **what, times=None)
     assert relay.states(run_ids) == {}
-    assert workspace.called("runs/get") == 1
-    assert len(relay.states(run_ids)) == 3
+    assert workspace.called("runs/get") == calls
+    workspace.mend()
+    assert len(relay.states(run_ids)) == 5
+
+
+def test_one_run_that_cannot_be_looked_up_keeps_no_other(
+    workspace: Workspace, relay: DatabricksRelay, job: int
+) -> None:
+    run_ids = [relay.submit(make_run(job)) for _ in range(5)]
+    workspace.fault("runs/get", status=500)
+    assert set(relay.states(run_ids)) == set(run_ids[1:])
 
 
 # --- cancelling ---------------------------------------------------------------------------------

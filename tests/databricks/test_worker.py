@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -490,3 +491,53 @@ def test_up_serves_pages_and_starts_runs(scene: Scene, database: Database, tmp_p
             process.kill()
             database.query("revoke lakequeue_web from test_worker")
     assert scene.statuses() == {"completed": 1}
+
+
+def test_no_run_is_lost_from_the_books_in_any_weather(scene: Scene) -> None:
+    """Two workers, a workspace of which a quarter of the calls fail, agents that often say nothing.
+
+    In the end every task is completed, every run is in the books and none lives on.
+    """
+    chance = random.Random(5)
+    scene.configure(max_attempts=100, max_rate_limited=100, retry_base="1 s", retry_cap="5 s")
+    scene.workspace.weather = lambda: chance.choices(
+        [None, {"drop": True}, {"status": 500}, {"status": 429, "retry_after": 0}], [9, 1, 1, 1]
+    )[0]
+    scene.enqueue(12)
+    silent = set()
+
+    def live() -> None:
+        """Let each run do something now and then; an hour passes in half a minute."""
+        scene.advance(20)
+        for run in list(scene.workspace.runs.values()):
+            if not run.active or run.run_id in silent or chance.random() < 0.5:
+                continue
+            end = chance.choice(["reports", "reports", "dies", "says nothing", "hangs"])
+            if end == "reports":
+                scene.report(run)
+            if end == "hangs":
+                silent.add(run.run_id)
+            else:
+                run.end("SUCCESS" if end != "dies" else "RUN_EXECUTION_ERROR")
+
+    with running(scene.worker()), running(scene.worker()):
+        for _ in range(600):
+            live()
+            if scene.statuses() == {"completed": 12}:
+                break
+            for run_id in list(silent):  # a run that hangs is ended by its job's time limit
+                if chance.random() < 0.3:
+                    scene.workspace.runs[run_id].end("CANCELED")
+                    silent.discard(run_id)
+            time.sleep(0.1)
+        assert scene.statuses() == {"completed": 12}, scene.explain()
+        scene.workspace.weather = None
+        for _ in range(60):
+            if not any(run.active for run in scene.workspace.runs.values()):
+                break
+            scene.advance(20)
+            time.sleep(0.1)
+    noted = {attempt["run_id"] for attempt in scene.attempts()} - {None}
+    assert noted == set(scene.workspace.runs)
+    assert not [run for run in scene.workspace.runs.values() if run.active]
+    assert len(scene.query("select from lakequeue.results")) >= 12

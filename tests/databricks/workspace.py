@@ -189,6 +189,8 @@ class Workspace:
         self.runs: dict[int, FakeRun] = {}
         self.on_run: Callable[[FakeRun], None] | None = None
         """Called when a run is made, before that is answered."""
+        self.weather: Callable[[], dict[str, Any] | None] | None = None
+        """Gives the fault, if any, of each call of the Jobs API."""
         self.cancels_at_once = True
         self.volumes = {"/Volumes/main/lakequeue/documents"}
         self.folders: set[str] = set()
@@ -277,6 +279,8 @@ class Workspace:
                     if fault.times == 0:
                         self._faults.remove(fault)
                 return fault
+            if self.weather is not None and "/jobs/" in path and (what := self.weather()):
+                return Fault(path, **what)
         return None
 
     # --- jobs ---------------------------------------------------------------------------------

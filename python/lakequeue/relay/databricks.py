@@ -42,6 +42,8 @@ SUBMITS_A_SECOND = 20
 """The workspace's own limit for run-now."""
 LOOKS_A_MINUTE = 300
 """A twentieth of what the workspace allows for runs/get."""
+MOST_TROUBLES = 3
+"""Failed look-ups after which the others are left for later, too; one alone may be the run's."""
 PAGE = 24
 """Most runs that a page of runs/list holds."""
 NOT_ALLOWED_SECONDS = 30.0
@@ -181,8 +183,9 @@ class DatabricksRelay:
         found: dict[int, RunStatus] = {}
         wanted = set(run_ids)
         listed: set[int] = set()
-        try:
-            for run_id in run_ids:
+        troubles = 0
+        for run_id in run_ids:
+            try:
                 while len(wanted) - len(found) > PAGE and (unlisted := self._jobs - listed):
                     job_id = min(unlisted)
                     listed.add(job_id)
@@ -190,11 +193,15 @@ class DatabricksRelay:
                 if run_id in found:
                     continue
                 if self._looks.take() is None:
-                    log.info("%d runs are looked up later", len(wanted) - len(found))
                     break
                 found[run_id] = self._look(run_id)  # from which its job is learnt, too
-        except WorkspaceError as error:
-            log.warning("%d runs are looked up later: %s", len(wanted) - len(found), error)
+            except WorkspaceError as error:
+                log.warning("%s", error)
+                troubles += 1
+                if isinstance(error, Throttled) or troubles == MOST_TROUBLES:
+                    break
+        if len(found) < len(wanted):
+            log.info("%d runs are looked up later", len(wanted) - len(found))
         return found
 
     def _list_active(self, job_id: int, wanted: set[int], found: dict[int, RunStatus]) -> None:
