@@ -1,15 +1,16 @@
 -- A worker reports that an attempt cannot go on: its submission failed, or its run is known to have ended without a
 -- word. A run that has died frees its place in every limit at once, also when its attempt was closed before.
 --
--- attempt: its id. error_class, error: what went wrong. permanent: no second try can help. given_back: the worker ended
--- the run itself, since it stops: the attempt is cancelled, the task back in the queue at once, and no failure counts.
--- After a cancel request the attempt and its task are cancelled, whatever the run died of.
+-- attempt: its id. error_class, error: what went wrong.
+-- outcome: failure (may be tried again), permanent_failure (no second try can help), rate_limited (there was no room for
+--   its run: back to the queue after a wait, without counting as a failure), cancelled (somebody stopped its run where it
+--   ran: the task is cancelled), given_back (its worker ended the run, since it stops: the task is back in the queue at
+--   once, and no failure counts). After a cancel request it is cancelled, whatever the run died of.
 -- Returns accepted, or superseded (the attempt was closed already; only the end of its run was noted).
--- Errors: LQ404 unknown attempt; LQ422 see _clean_json.
+-- Errors: LQ404 unknown attempt; LQ400 no such outcome; LQ422 see _clean_json.
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue.fail_attempt(
-  attempt bigint, error_class text, error json default null, permanent boolean default false,
-  given_back boolean default false)
+  attempt bigint, error_class text, error json default null, outcome text default 'failure')
 returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -24,6 +25,10 @@ declare
   v_attempt task_attempts;
   v_used numeric[];
 begin
+  if outcome is null or outcome not in ('failure', 'permanent_failure', 'rate_limited', 'cancelled', 'given_back') then
+    raise exception using errcode = 'LQ400', message = format('"%s" is no outcome', outcome),
+      hint = 'Outcomes: failure, permanent_failure, rate_limited, cancelled, given_back.';
+  end if;
   select a.task_id into v_task_id from task_attempts a where a.id = attempt;
   if not found then
     raise exception using errcode = 'LQ404', message = format('there is no attempt %s', coalesce(attempt::text, 'null')),
@@ -42,14 +47,16 @@ begin
   v_used := _task_usage(v_task_id);
   v_after := _end_attempt(
     v_before, v_attempt,
-    (case when given_back or v_before.cancel_requested_at is not null then 'cancelled' else 'failed' end)::attempt_status,
-    coalesce(permanent, false), error_class, _error_text(error), null, coalesce(given_back, false));
-  if v_before.cancel_requested_at is null and not coalesce(given_back, false) then
+    (case when outcome in ('cancelled', 'given_back') or v_before.cancel_requested_at is not null then 'cancelled'
+          when outcome = 'rate_limited' then 'rate_limited'
+          else 'failed' end)::attempt_status,
+    outcome = 'permanent_failure', error_class, _error_text(error), null, outcome = 'given_back');
+  if outcome in ('failure', 'permanent_failure') and v_before.cancel_requested_at is null then
     perform _count_outcome(v_before.agent_id, failed => true, error => v_after.error);
   end if;
   perform _note_change(v_before, v_after, v_used);
   return 'accepted';
 end $$;
 
-comment on function lakequeue.fail_attempt(bigint, text, json, boolean, boolean) is
-  'A worker reports that an attempt''s submission failed, its run died, or it gives the attempt back.';
+comment on function lakequeue.fail_attempt(bigint, text, json, text) is
+  'A worker reports that an attempt''s submission failed, its run ended without a word, or it gives the attempt back.';

@@ -27,6 +27,7 @@ COMMANDS = {
     "status": "Show the queue, its agents and limits.",
     "migrate": "Bring the database to this version, show its state, or go back.",
     "psql": "Open a SQL shell on the database.",
+    "doctor": "Check every part, and say what to fix.",
 }
 
 INTERRUPTED = 130
@@ -138,6 +139,10 @@ def cli() -> None:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    if settings.lakebase_endpoint is not None and settings.database_url is not None:
+        from lakequeue import database, lakebase
+
+        database.log_in_with(lakebase.Login(settings.lakebase_endpoint))
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lakequeue.errors import WrongUse
 
+RELAYS = ("local", "databricks")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -36,6 +37,15 @@ class Settings:
             "default": "none: the embedded PostgreSQL",
             "meaning": "Database to use, as a URL or libpq string; what it leaves out comes from "
             "the PG* variables (`postgresql://` alone takes all of them)",
+        },
+    )
+    lakebase_endpoint: str | None = field(
+        default=None,
+        metadata={
+            "variable": "LAKEBASE_ENDPOINT",
+            "default": "none: the address, PGPASSWORD or ~/.pgpass has the password",
+            "meaning": "Lakebase endpoint (projects/…/branches/…/endpoints/…) whose short-lived "
+            "OAuth credentials are the database password; the address then holds none",
         },
     )
     data_dir: Path | None = field(
@@ -64,12 +74,32 @@ class Settings:
             "meaning": "Bearer token for that endpoint",
         },
     )
+    relay: str = field(
+        default="local",
+        metadata={
+            "variable": "LAKEQUEUE_RELAY",
+            "default": "local",
+            "meaning": "Where a worker runs agents: `local` (processes on this machine) or "
+            "`databricks` (runs of the agent's job; the login comes from DATABRICKS_HOST, "
+            "DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET, which an app has by itself)",
+        },
+    )
+    callback_url: str | None = field(
+        default=None,
+        metadata={
+            "variable": "LAKEQUEUE_CALLBACK_URL",
+            "default": "none: agents confirm by SQL",
+            "meaning": "The webhook that job runs confirm to, e.g. https://host/api/callbacks",
+        },
+    )
     volume: Path | None = field(
         default=None,
         metadata={
             "variable": "LAKEQUEUE_VOLUME",
             "default": "volume/ in the data folder",
-            "meaning": "Folder where uploaded documents are kept; agents read them there",
+            "meaning": "Folder where uploaded documents are kept; agents read them there. "
+            "/Volumes/CATALOG/SCHEMA/VOLUME, where it is no folder of this machine, is reached "
+            "through the workspace",
         },
     )
     document_folders: tuple[Path, ...] = field(
@@ -137,11 +167,17 @@ class Settings:
             raise WrongUse(
                 f"LAKEQUEUE_LOG_LEVEL is {level!r}", f"use one of {', '.join(LOG_LEVELS)}"
             )
+        relay = given.get("relay", "local").lower()
+        if relay not in RELAYS:
+            raise WrongUse(f"LAKEQUEUE_RELAY is {relay!r}", f"use one of {', '.join(RELAYS)}")
         return cls(
             database_url=given.get("database_url"),
+            lakebase_endpoint=given.get("lakebase_endpoint"),
             data_dir=_path(given.get("data_dir")),
             chat_url=given.get("chat_url"),
             chat_token=given.get("chat_token"),
+            relay=relay,
+            callback_url=given.get("callback_url"),
             volume=_path(given.get("volume")),
             document_folders=tuple(
                 Path(part).expanduser()

@@ -6,10 +6,13 @@ Errors come out in three kinds: `LakequeueError` is the database's own answer (S
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol, Self
 
 import psycopg
 from psycopg import conninfo as psycopg_conninfo
@@ -23,7 +26,6 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from lakequeue.errors import Problem
 
 Connection = psycopg.Connection[DictRow]
-Pool = ConnectionPool[Connection]
 
 CONNECT_TIMEOUT = 10
 OLDEST_POSTGRES = 15
@@ -48,12 +50,96 @@ class NotInstalled(Problem):
 # --- connecting -------------------------------------------------------------------------------
 
 
+class Login(Protocol):
+    """Where the password of a connection comes from, when it is not written anywhere."""
+
+    def password(self) -> str:
+        """Give one that is valid now; raises DatabaseUnavailable when there is none."""
+
+    def refuse(self, password: str) -> None:
+        """Note that the server did not take it."""
+
+
+_logins: list[Login] = []
+
+
+def log_in_with(login: Login | None) -> None:
+    """Give every connection without a password of its own one from here, from now on.
+
+    For the whole process, forked ones included; None ends it.
+    """
+    _logins[:] = [] if login is None else [login]
+
+
+class _Connection(psycopg.Connection[DictRow]):
+    """A connection that logs in as `log_in_with` says; the pool makes its own through it, too."""
+
+    made_at: float
+    """time.monotonic() at its beginning."""
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **options: Any) -> Self:
+        """Connect as psycopg does."""
+        made = cls._log_in(conninfo, options)
+        made.made_at = time.monotonic()
+        return made
+
+    @classmethod
+    def _log_in(cls, conninfo: str, options: dict[str, Any]) -> Self:
+        login = login_for(conninfo)
+        if login is None:
+            return super().connect(conninfo, **options)
+        if "sslmode" not in parse_conninfo(conninfo) and not os.environ.get("PGSSLMODE"):
+            options["sslmode"] = "require"
+        password = login.password()
+        try:
+            return super().connect(conninfo, password=password, **options)
+        except psycopg.OperationalError as error:
+            if "authentication failed" not in str(error):
+                raise
+            login.refuse(password)
+            return super().connect(conninfo, password=login.password(), **options)
+
+
+Pool = ConnectionPool[_Connection]
+
+
+class _Check:
+    """Checks connections when they are handed out; where one is dead, all idle ones are replaced.
+
+    They die together, when a compute suspends or restarts. The pool by itself would try them one
+    after the other, each after twice the wait before: half a minute for six.
+    """
+
+    def __init__(self) -> None:
+        self.pool: Pool | None = None
+        self._guard = threading.Lock()
+        self._drained_at = 0.0
+
+    def __call__(self, connection: _Connection) -> None:
+        try:
+            ConnectionPool.check_connection(connection)
+        except psycopg.Error:
+            with self._guard:
+                if self.pool is not None and connection.made_at > self._drained_at:
+                    self._drained_at = time.monotonic()
+                    self.pool.drain()
+            raise
+
+
+def login_for(conninfo: str) -> Login | None:
+    """Who gives the password for this address; None where it, or PGPASSWORD, has one."""
+    if not _logins or parse_conninfo(conninfo).get("password") or os.environ.get("PGPASSWORD"):
+        return None
+    return _logins[0]
+
+
 def connect(
     conninfo: str = "", autocommit: bool = True, application_name: str = "lakequeue"
 ) -> Connection:
     """A connection with rows as dicts. An empty conninfo means the PG* variables."""
     with unavailable_in_words(conninfo):
-        return psycopg.connect(
+        return _Connection.connect(
             conninfo, autocommit=autocommit, **_connection_options(conninfo, application_name)
         )
 
@@ -71,17 +157,19 @@ def pool(
     The check costs one round trip, and saves the first call after a database that was suspended
     or moved from failing.
     """
+    check = _Check()
     made: Pool = ConnectionPool(
         conninfo,
         kwargs={"autocommit": True, **_connection_options(conninfo, application_name)},
-        connection_class=psycopg.Connection[DictRow],
+        connection_class=_Connection,
         min_size=min_size,
         max_size=max_size,
         timeout=timeout,
-        check=ConnectionPool.check_connection,
+        check=check,
         name=application_name,
         open=False,
     )
+    check.pool = made
     # The first connection is made here, so that a wrong address is told in the server's words;
     # the pool itself would only say that it had waited in vain.
     connect(conninfo, application_name=application_name).close()

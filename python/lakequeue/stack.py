@@ -1,7 +1,8 @@
-"""What runs documents on this machine, put together: database, traces, model, relay, worker.
+"""What runs documents, put together: database, traces, model, relay, worker.
 
 `lakequeue parse`, `worker` and `up` build the same stack. Everything slow begins at once and goes
-on side by side: the fork server's imports (seconds), the database, the simulator.
+on side by side: the fork server's imports (seconds), the database, the simulator. A worker whose
+runs are Databricks jobs needs none of that but the database.
 """
 
 from __future__ import annotations
@@ -293,3 +294,24 @@ def make_worker(
         idle_limit=idle_limit,
         drain_seconds=drain_seconds,
     )
+
+
+def make_databricks_worker(
+    settings: Settings, *, agents: list[str] | None = None, idle_limit: float = IDLE_LIMIT_SECONDS
+) -> Worker:
+    """Make a worker whose runs are job runs, of these agents (None: of all).
+
+    Raises WrongUse without a database that job runs can reach too, a WorkspaceError when the
+    workspace cannot be used.
+    """
+    if settings.database_url is None:
+        raise WrongUse(
+            "job runs cannot reach the embedded PostgreSQL",
+            "set LAKEQUEUE_DATABASE_URL to the database that they use",
+        )
+    with database.connect(settings.database_url) as connection:
+        migrate.check_version(connection)
+    from lakequeue.relay.databricks import DatabricksRelay
+
+    relay = DatabricksRelay(settings.callback_url)
+    return Worker(settings.database_url, relay, agents=agents, idle_limit=idle_limit)

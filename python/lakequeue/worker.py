@@ -2,7 +2,8 @@
 
 It decides nothing: the database says what to run, what is late and what has failed. One thread
 runs one loop of steps, each with its own time; a step that fails is logged and tried again
-later, and a database that is away is waited for. Any number of workers work side by side.
+later, and a database that is away is waited for. Calls to the relay go on in other threads, so
+that a slow one keeps nothing waiting. Any number of workers work side by side.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,7 +28,17 @@ from lakequeue.database import DatabaseUnavailable, LakequeueError
 from lakequeue.errors import Problem
 from lakequeue.listener import Backoff, Listener, wait_readable
 from lakequeue.migrate import VersionMismatch, version_problem
-from lakequeue.relay.base import EndedRun, Relay, Run, RunState, SubmitError, SubmitUncertainError
+from lakequeue.relay.base import (
+    UNKNOWN,
+    EndedRun,
+    Relay,
+    Run,
+    RunState,
+    RunStatus,
+    SubmitError,
+    SubmitLaterError,
+    SubmitUncertainError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +58,9 @@ So a task whose turn comes without a notification (its retry is due, a minute's 
 the window) waits at most 5 % longer than it had to, and an idle database is asked less and less.
 """
 BUSY_SECONDS = (0.005, 0.02)
-CHECK_BATCH = 50
+CHECK_BATCH = 500
+CHECK_SECONDS = 60.0
+"""How long the sweep waits for a look-up."""
 SWEEP_BATCH = 50
 ADOPT_BATCH = 10
 FOLD_BATCH = 10_000
@@ -59,6 +73,18 @@ END_SECONDS = 6.0
 
 Together it is less than the 15 seconds after which a platform kills a process.
 """
+LAST_CALLS_SECONDS = 3.0
+"""How long of that for calls to the relay that are under way."""
+
+OUTCOMES = {
+    RunState.SUCCEEDED: ("run_died", "failure"),
+    RunState.FAILED: ("run_died", "failure"),
+    RunState.GONE: ("run_died", "failure"),
+    RunState.CANCELLED: ("run_cancelled", "cancelled"),
+    RunState.REFUSED: ("run_refused", "permanent_failure"),
+    RunState.CROWDED: ("no_room", "rate_limited"),
+}
+"""What fail_attempt is told about a run that ended without a report: error class and outcome."""
 
 
 class Settler(Protocol):
@@ -94,6 +120,11 @@ class _Submission:
     run: Run
     expires: float
     backoff: Backoff = field(default_factory=lambda: Backoff(1.0, 10.0))
+    call: Future[int] | None = None
+
+
+_Check = tuple[list[dict[str, Any]], Future[Mapping[int, RunStatus]]]
+"""Rows of runs_to_check, and what the relay says about their runs."""
 
 
 class Worker:
@@ -134,15 +165,22 @@ class Worker:
         self._drain_until: float | None = None
         self._draining = False
         self._full = False
+        self._threads = (
+            ThreadPoolExecutor(relay.calls_at_once, "relay") if relay.calls_at_once > 1 else None
+        )
 
         self._last_activity = time.monotonic()
         self._submissions: dict[int, _Submission] = {}  # by attempt
         self._unrecorded: dict[int, int] = {}  # attempt: run
         self._ended: list[EndedRun] = []
-        self._runs: dict[int, int] = {}  # attempt: run, while the relay counts it as alive
+        # Attempt: run, while the relay counts it as alive; empty for runs that outlive the worker.
+        self._runs: dict[int, int] = {}
+        self._checking: _Check | None = None
+        self._check_until = 0.0
 
         self._look = _Step("look for tasks", self._look_for_tasks, self._idle_delay)
-        self._tend = _Step("tend", self._tend_runs, lambda: TEND_SECONDS)
+        self._submitting = _Step("submit", self._submit, lambda: TEND_SECONDS)
+        self._tend = _Step("tend", self._tend_runs, self._tend_delay)
         self._sweep = _Step(
             "sweep", self._sweep_leases, lambda: max(TEND_SECONDS, self._idle_delay())
         )
@@ -159,6 +197,7 @@ class Worker:
         # The heartbeat is first: it makes the worker's row and checks the schema.
         self._steps = [
             self._beat,
+            self._submitting,
             self._tend,
             self._sweep,
             self._adopt,
@@ -179,6 +218,8 @@ class Worker:
                 self._wait()
             self._finish()
         finally:
+            if self._threads is not None:
+                self._threads.shutdown(wait=False, cancel_futures=True)
             self._relay.close()
             self._listener.close()
             self._disconnect()
@@ -204,6 +245,7 @@ class Worker:
         """Do every step that is due."""
         self._listen()
         self._take_ended()
+        self._take_answers()
         if not self._connect():
             return
         for step in self._active_steps():
@@ -264,6 +306,8 @@ class Worker:
         if self._listener.keep() or self._listener.poll():
             self._happened()
             self._look.due = self._sweep.due = self._fold.due = 0.0
+            if self._relay.outlives_worker:
+                self._tend.due = 0.0  # it may have been a wish to cancel
 
     def _happened(self) -> None:
         """Something moved: look often again."""
@@ -272,6 +316,30 @@ class Worker:
     def _idle_delay(self) -> float:
         idle = time.monotonic() - self._last_activity
         return min(self._idle_limit, max(LOOK_SECONDS, idle / IDLE_SHARE))
+
+    def _tend_delay(self) -> float:
+        """Runs that outlive the worker are in the database alone: it is asked less and less."""
+        return max(TEND_SECONDS, self._idle_delay() if self._relay.outlives_worker else 0.0)
+
+    def _call_relay(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Call it, in another thread if it may take its time; the loop wakes when it is done."""
+        if self._threads is not None:
+            call = self._threads.submit(function, *arguments)
+            call.add_done_callback(lambda _: self.wake())
+            return call
+        call = Future()
+        try:
+            call.set_result(function(*arguments))
+        except Exception as error:  # noqa: BLE001 - whoever takes the answer looks
+            call.set_exception(error)
+        return call
+
+    def _take_answers(self) -> None:
+        """Let the steps that wait for the relay go on."""
+        if any(item.call is not None and item.call.done() for item in self._submissions.values()):
+            self._submitting.due = 0.0
+        if self._checking is not None and self._checking[1].done():
+            self._tend.due = 0.0
 
     # --- the database -------------------------------------------------------------------------
 
@@ -375,35 +443,50 @@ class Worker:
 
     def _submit(self) -> None:
         """Submit what is claimed; where it is open whether that worked, again with the same key."""
-        for attempt_id, submission in list(self._submissions.items()):
-            if submission.backoff.due > time.monotonic():
-                continue
-            try:
-                run_id = self._relay.submit(submission.run)
-            except SubmitError as error:
-                del self._submissions[attempt_id]
-                log.warning("attempt %d could not be submitted: %s", attempt_id, error)
-                self._fail(attempt_id, "submit_failed", str(error))
-                continue
-            except Exception as error:
-                submission.backoff.fail()
-                if submission.backoff.due > submission.expires:
-                    del self._submissions[attempt_id]
-                    log.error(
-                        "attempt %d: given up submitting it, its lease ends: %s", attempt_id, error
-                    )
-                elif isinstance(error, SubmitUncertainError):
-                    log.warning(
-                        "attempt %d: not known whether it was submitted, trying again: %s",
-                        attempt_id,
-                        error,
-                    )
-                else:
-                    log.exception("attempt %d: submitting failed, trying again", attempt_id)
-                continue
-            del self._submissions[attempt_id]
-            self._unrecorded[attempt_id] = self._runs[attempt_id] = run_id
+        for submission in list(self._submissions.values()):
+            due = submission.backoff.due <= time.monotonic() and not self._draining
+            if submission.call is None and due:
+                submission.call = self._call_relay(self._relay.submit, submission.run)
+            if submission.call is not None and submission.call.done():
+                call, submission.call = submission.call, None
+                self._take_submission(submission, call)
         self._record_runs()
+        self._look_if_free()
+
+    def _take_submission(self, submission: _Submission, call: Future[int]) -> None:
+        attempt_id = submission.run.attempt_id
+        error = call.exception()
+        if error is None:
+            del self._submissions[attempt_id]
+            self._unrecorded[attempt_id] = call.result()
+            if not self._relay.outlives_worker:
+                self._runs[attempt_id] = call.result()
+            return
+        submission.backoff.fail()
+        if isinstance(error, SubmitLaterError):
+            submission.backoff.due = max(submission.backoff.due, time.monotonic() + error.seconds)
+        in_time = submission.backoff.due < submission.expires
+        if isinstance(error, SubmitError):
+            log.warning("attempt %d could not be submitted: %s", attempt_id, error)
+            self._fail(attempt_id, "submit_failed", str(error))
+            del self._submissions[attempt_id]
+        elif isinstance(error, SubmitLaterError) and not in_time:
+            log.warning("attempt %d goes back to the queue, not submitted: %s", attempt_id, error)
+            self._fail(attempt_id, "no_room", str(error), outcome="rate_limited")
+            del self._submissions[attempt_id]
+        elif not in_time:
+            log.error("attempt %d: given up submitting it, its lease ends: %s", attempt_id, error)
+            del self._submissions[attempt_id]
+        elif isinstance(error, SubmitLaterError):
+            log.info("attempt %d is submitted later: %s", attempt_id, error)
+        elif isinstance(error, SubmitUncertainError):
+            log.warning(
+                "attempt %d: not known whether it was submitted, trying again: %s",
+                attempt_id,
+                error,
+            )
+        else:
+            log.error("attempt %d: submitting failed, trying again", attempt_id, exc_info=error)
 
     def _record_runs(self) -> None:
         if not self._unrecorded:
@@ -423,7 +506,7 @@ class Worker:
                     row["attempt_id"],
                     row["answer"],
                 )
-                self._relay.cancel(run_id)
+                self._call_relay(self._relay.cancel, run_id)
 
     def _take_ended(self) -> None:
         ended = self._relay.ended()
@@ -434,33 +517,45 @@ class Worker:
             self._ended += ended
             self._happened()
             self._tend.due = self._fold.due = 0.0
+        self._look_if_free()
+
+    def _look_if_free(self) -> None:
         if self._full and self._free_places() > 0:
             self._full = False
             self._look.due = 0.0
 
     def _tend_runs(self) -> None:
-        """Record runs, close attempts whose runs ended, extend leases, cancel."""
+        """Close attempts whose runs ended, extend leases, cancel."""
         if not (
             self._relay.outlives_worker
             or self._relay.alive()
             or self._runs
-            or self._submissions
-            or self._unrecorded
+            or self._checking
             or self._ended
         ):
             return  # nothing that this worker alone could know of: an idle database is left alone
-        self._submit()
         self._report_ended()
         for _ in range(ROUNDS):
-            rows = self._call(
-                "runs_to_check",
-                worker=self.name,
-                batch_size=CHECK_BATCH,
-                only_own=not self._relay.outlives_worker,
-            )
-            self._check(rows)
+            if self._checking is None:
+                self._checking = self._begin_check()
+            if self._checking is None or not self._checking[1].done():
+                return
+            (rows, call), self._checking = self._checking, None
+            self._take_checked(rows, call)
             if len(rows) < CHECK_BATCH:
-                break
+                return
+
+    def _begin_check(self) -> _Check | None:
+        """Look up the runs that the database wants to know about; None: there are none."""
+        rows = self._call(
+            "runs_to_check",
+            worker=self.name,
+            batch_size=CHECK_BATCH,
+            only_own=not self._relay.outlives_worker,
+        )
+        run_ids = [row["run_id"] for row in rows]
+        self._check_until = time.monotonic() + CHECK_SECONDS
+        return (rows, self._call_relay(self._relay.states, run_ids)) if rows else None
 
     def _report_ended(self) -> None:
         """Tell the database about every run that ended; whether that is a failure it decides.
@@ -475,42 +570,43 @@ class Worker:
                 message = f"{message}: {run.tail}"
             if self._draining and run.exit_code != 0:
                 # Ended by this worker: no fault of the document, so no failure of the task.
-                self._fail(run.attempt_id, "worker_stopped", message, given_back=True)
+                self._fail(run.attempt_id, "worker_stopped", message, outcome="given_back")
             else:
                 self._fail(run.attempt_id, "run_died", message)
             self._ended.pop(0)
 
-    def _check(self, rows: list[dict[str, Any]]) -> None:
-        extend: list[int] = []
+    def _take_checked(
+        self, rows: list[dict[str, Any]], call: Future[Mapping[int, RunStatus]]
+    ) -> None:
+        """Do what the states of these runs ask for; one that is unknown is asked for again."""
+        states: Mapping[int, RunStatus] = {}
+        if (error := call.exception()) is None:
+            states = call.result()
+        else:
+            log.error("the states of %d runs cannot be read", len(rows), exc_info=error)
+        extend: dict[int, int] = {}
         for row in rows:
-            attempt_id = row["attempt_id"]
-            run_id = row["run_id"] or self._runs.get(attempt_id)
-            if run_id is None:
-                continue
-            state = self._state(run_id)
-            if state in (RunState.SUCCEEDED, RunState.FAILED, RunState.GONE):
-                self._fail(attempt_id, "run_died", f"the run {state.value} without a report")
+            attempt_id, run_id = row["attempt_id"], row["run_id"]
+            status = states.get(run_id, UNKNOWN)
+            if status.state in OUTCOMES:
+                error_class, outcome = OUTCOMES[status.state]
+                message = f"the run {status.state.value}, without a report"
+                if status.detail:
+                    message = f"{message}: {status.detail}"
+                self._fail(attempt_id, error_class, message, outcome=outcome)
             elif row["why"] != "lease":
-                if state is RunState.RUNNING:
+                if status.state is RunState.RUNNING:
                     log.info("attempt %d: cancelling run %d (%s)", attempt_id, run_id, row["why"])
-                self._relay.cancel(run_id)
-            elif state is RunState.RUNNING:
-                extend.append(attempt_id)
+                self._call_relay(self._relay.cancel, run_id)
+            elif status.state is RunState.RUNNING:
+                extend[attempt_id] = run_id
         if extend:
-            for row in self._call("extend_leases", attempts=extend):
-                run_id = self._runs.get(row["attempt_id"])
-                if row["answer"] != "extended" and run_id is not None:
-                    self._relay.cancel(run_id)
-
-    def _state(self, run_id: int) -> RunState:
-        try:
-            return self._relay.state(run_id)
-        except Exception:
-            log.exception("the state of run %d cannot be read", run_id)
-            return RunState.UNKNOWN
+            for row in self._call("extend_leases", attempts=list(extend)):
+                if row["answer"] != "extended":
+                    self._call_relay(self._relay.cancel, extend[row["attempt_id"]])
 
     def _fail(
-        self, attempt_id: int, error_class: str, message: str, *, given_back: bool = False
+        self, attempt_id: int, error_class: str, message: str, *, outcome: str = "failure"
     ) -> None:
         try:
             self._call(
@@ -518,12 +614,16 @@ class Worker:
                 attempt=attempt_id,
                 error_class=error_class,
                 error=Json({"message": message}),
-                given_back=given_back,
+                outcome=outcome,
             )
         except LakequeueError as error:
             log.error("attempt %d cannot be closed as %s: %s", attempt_id, error_class, error)
 
     def _sweep_leases(self) -> None:
+        """Sweep, but not while the runs of leases that end are being looked up, if that goes on."""
+        if self._checking is not None and time.monotonic() < self._check_until:
+            self._sweep.due = time.monotonic() + LOOK_SECONDS
+            return
         for _ in range(ROUNDS):
             (row,) = self._call("sweep_leases", batch_size=SWEEP_BATCH)
             if any(row.values()):
@@ -562,13 +662,17 @@ class Worker:
             self._drain()
         else:
             end_at = time.monotonic() + END_SECONDS
-        for submission in list(self._submissions.values()):
+        calls = [item.call for item in self._submissions.values() if item.call is not None]
+        wait(calls, LAST_CALLS_SECONDS)
+        for submission in self._submissions.values():
+            if submission.call is not None and submission.call.done():
+                continue
             # Claimed and not submitted: other workers adopt it when this one is known to be gone.
             log.info("attempt %d is left to be adopted", submission.run.attempt_id)
         self._take_ended()
         for work in (
             self._connect,
-            self._record_runs,
+            self._submit,
             self._report_ended,
             self._settle_usage,
             lambda: self._wait_for_settler(end_at - 1),

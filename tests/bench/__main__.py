@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from tests.bench import dequeue, throttle
+from tests.bench import dequeue, throttle, worker
 
-BENCHMARKS = {"throttle": throttle.run, "dequeue": dequeue.run}
+BENCHMARKS = {"throttle": throttle.run, "dequeue": dequeue.run, "worker": worker.run}
 
 
 def main() -> None:

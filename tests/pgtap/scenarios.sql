@@ -163,7 +163,7 @@ begin
       perform fail_attempt(v_attempt, 'run_died');
       perform claim_again(v_task);
     when 'run died, failed' then
-      perform fail_attempt(v_attempt, 'run_died', permanent => true);
+      perform fail_attempt(v_attempt, 'run_died', outcome => 'permanent_failure');
     when 'expired, enqueued' then
       perform run_out(v_attempt);
     when 'expired, another runs' then

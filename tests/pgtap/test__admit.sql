@@ -42,7 +42,7 @@ select is(store_result(pg_temp.attempt('/c1'), pg_temp.token('/c1'), '{"x": 1}')
 select is(pg_temp.take(10, '_c'), null, 'a task that is completed while its run lives keeps its place');
 select pg_temp.finish('/c1');
 select is(pg_temp.take(10, '_c'), '/c4', 'which gets free when the run has reported');
-select is(fail_attempt(pg_temp.attempt('/c2'), 'crash', permanent => true), 'accepted', '(one has failed)');
+select is(fail_attempt(pg_temp.attempt('/c2'), 'crash', outcome => 'permanent_failure'), 'accepted', '(one has failed)');
 select is(pg_temp.take(10, '_c'), '/c5', 'or has failed');
 select cancel_tasks(array(select task_id from task_attempts where id = pg_temp.attempt('/c3'))) from (select set_person('_admit ann', 'operator')) p;
 select is(pg_temp.take(10, '_c'), null, 'a cancel request alone frees nothing');

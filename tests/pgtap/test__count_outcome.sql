@@ -24,7 +24,7 @@ select is(pg_temp.breaker('b'), '2 open', 'so does that');
 select is(report(pg_temp.attempt_of('b'), 'permanent_failure', error => '"encrypted"'), 'accepted', '(a verdict on a document)');
 select is(report(pg_temp.attempt_of('b'), 'rate_limited'), 'accepted', '(a rate limit)');
 select is(report(pg_temp.attempt_of('b'), 'cancelled'), 'accepted', '(a cancel)');
-select is(fail_attempt(pg_temp.attempt_of('b'), 'stopping', given_back => true), 'accepted', '(one given back)');
+select is(fail_attempt(pg_temp.attempt_of('b'), 'stopping', outcome => 'given_back'), 'accepted', '(one given back)');
 select is(pg_temp.breaker('b'), '2 open', 'verdicts, rate limits, cancels and what was given back do not');
 select cancel_tasks(array(select t.id from tasks t join agents g on g.id = t.agent_id where g.name = 'b' and t.status = 'enqueued'), actor => 'ops');
 select is(report(pg_temp.attempt_of('b'), 'success', '1'), 'accepted', '(a success)');

@@ -2,13 +2,14 @@
 -- only the end of its run is noted, which frees its place.
 begin;
 \ir scenarios.sql
-select plan(109);
+select plan(142);
 
 -- --- every situation ---------------------------------------------------------------------------------
 
-create temporary table expected (situation text, answer text, states text, permanent_states text);
+create temporary table expected (situation text, answer text, states text, permanent_states text, crowded_states text);
 insert into expected
-select v.situation, v.answer, v.states, coalesce(v.permanent_states, v.states)
+select v.situation, v.answer, v.states, coalesce(v.permanent_states, v.states),
+       case when v.situation in ('running', 'running, lease over', 'running, last try') then 'enqueued rate_limited' else v.states end
 from (values
   ('running', 'accepted', 'enqueued failed', 'failed failed'),
   ('running, lease over', 'accepted', 'enqueued failed', 'failed failed'),
@@ -37,7 +38,7 @@ from (values
 ) v(situation, answer, states, permanent_states);
 
 -- Fails the attempt in that situation, then once more a minute later, and undoes it all.
-create function pg_temp.try(situation text, permanent boolean)
+create function pg_temp.try(situation text, how text)
 returns table (outcome text, again text, run_ended boolean)
 language plpgsql
 as $$
@@ -46,22 +47,22 @@ declare
 begin
   begin
     v_attempt := attempt_in(situation);
-    outcome := fail_attempt(v_attempt, 'run_died', '"gone"', permanent) || ' ' || states(v_attempt);
+    outcome := fail_attempt(v_attempt, 'run_died', '"gone"', how) || ' ' || states(v_attempt);
     run_ended := (select a.run_ended_at is not null from task_attempts a where a.id = v_attempt);
     perform advance('1 min');
     again := digest();
-    again := fail_attempt(v_attempt, 'run_died', '"gone"', permanent) || case when digest() <> again then ', but something changed' else '' end;
+    again := fail_attempt(v_attempt, 'run_died', '"gone"', how) || case when digest() <> again then ', but something changed' else '' end;
     raise exception using errcode = 'ZZ999';
   exception when sqlstate 'ZZ999' then
     return next;
   end;
 end $$;
 create temporary table cells as
-select e.situation, p.permanent, e.answer || ' ' || case when p.permanent then e.permanent_states else e.states end as expected, t.*
-from expected e cross join (values (false), (true)) p(permanent) cross join lateral pg_temp.try(e.situation, p.permanent) t;
-select is(c.outcome, c.expected, c.situation || case when c.permanent then ', for good' else '' end) from cells c;
+select e.situation, h.how, e.answer || ' ' || case h.how when 'failure' then e.states when 'rate_limited' then e.crowded_states else e.permanent_states end as expected, t.*
+from expected e cross join unnest(array['failure', 'permanent_failure', 'rate_limited']) h(how) cross join lateral pg_temp.try(e.situation, h.how) t;
+select is(c.outcome, c.expected, c.situation || ', ' || c.how) from cells c;
 select is(array[c.again, c.run_ended::text], array['superseded', 'true'], c.situation || ': its run has ended; again: nothing')
-from cells c where not c.permanent;
+from cells c where c.how = 'failure';
 
 -- --- what it leaves ------------------------------------------------------------------------------------
 
@@ -77,23 +78,34 @@ select is(states(:a), 'completed succeeded', 'and completes the task');
 select attempt_is(:a, '{"error": null, "error_class": null}', 'without an error');
 
 select start() as bare \gset
-select is(fail_attempt(:bare, null, null, null), 'accepted', 'everything but the attempt may be null');
+select is(fail_attempt(:bare, null, null), 'accepted', 'what went wrong may be unknown');
 select task_is(task_of(:bare), '{"status": "enqueued", "error": "failed"}', 'it is then a failure that may be tried again');
 select start() as wordy \gset
-select is(fail_attempt(:wordy, repeat('x', 5000), to_json(repeat('y', 50000)), true), 'accepted', 'long words are cut');
+select is(fail_attempt(:wordy, repeat('x', 5000), to_json(repeat('y', 50000)), 'permanent_failure'), 'accepted', 'long words are cut');
 select attempt_is(:wordy, jsonb_build_object('error_class', repeat('x', 200), 'error', repeat('y', 4000)), 'to what can be stored');
 
 -- --- given back: the worker stops, and ended the run itself ---
 
 select new_task(1) as given \gset
 select claim_again(:given) as back \gset
-select is(fail_attempt(:back, 'worker_stopped', '"bye"', given_back => true), 'accepted', 'a worker gives back what it ended itself');
+select is(fail_attempt(:back, 'worker_stopped', '"bye"', outcome => 'given_back'), 'accepted', 'a worker gives back what it ended itself');
 select is(states(:back), 'enqueued cancelled', 'the task is in the queue again, even on its last try');
 select task_is(:given, '{"failures": 0, "rate_limited": 0, "retry_at": null, "attempt_count": 1}', 'at once, and nothing counts');
-select is(fail_attempt(:back, 'worker_stopped', '"bye"', given_back => true), 'superseded', 'once');
+select is(fail_attempt(:back, 'worker_stopped', '"bye"', outcome => 'given_back'), 'superseded', 'once');
 select attempt_in('running, asked to stop') as asked \gset
-select is(fail_attempt(:asked, 'worker_stopped', given_back => true), 'accepted', 'after a request to cancel');
+select is(fail_attempt(:asked, 'worker_stopped', outcome => 'given_back'), 'accepted', 'after a request to cancel');
 select is(states(:asked), 'cancelled cancelled', 'it is cancelled instead');
+
+-- --- no room for its run; stopped where it ran ---
+
+select start() as crowded \gset
+select is(fail_attempt(:crowded, 'no_room', '"2000 runs"', outcome => 'rate_limited'), 'accepted', 'there was no room for its run');
+select task_is(task_of(:crowded), '{"status": "enqueued", "failures": 0, "rate_limited": 1, "error": "2000 runs"}', 'which is no failure');
+select ok(t.retry_at > _now(), 'and it waits') from tasks t where t.id = task_of(:crowded);
+select start() as stopped \gset
+select is(fail_attempt(:stopped, 'run_cancelled', '"by ann"', outcome => 'cancelled'), 'accepted', 'somebody stopped its run');
+select is(states(:stopped), 'cancelled cancelled', 'which cancels the task');
+select task_is(task_of(:stopped), '{"error": "by ann", "failures": 0}', 'and says so');
 
 -- --- a crash loop ends (rule 7) --------------------------------------------------------------------------
 
@@ -124,6 +136,8 @@ select is(claim(:next) > 0, true, 'the place is free at once');
 select refused(format('select fail_attempt(%s, ''x'')', attempt), 'LQ404', 'attempt ' || attempt)
 from unnest(array['null', '0', '-1', '9223372036854775807']) attempt;
 select start() as mine \gset
+select refused(format('select fail_attempt(%s, ''x'', outcome => %L)', :mine, outcome), 'LQ400', coalesce(outcome, 'null') || ' as outcome')
+from unnest(array['success', '', null]) outcome;
 select refused(format('select fail_attempt(%s, ''x'', ''1e200000'')', :mine), 'LQ422', 'an error that cannot be stored');
 set session authorization test_worker;
 select is(fail_attempt(:mine, 'boom'), 'accepted', 'a worker calls it');

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from psycopg.types.json import Json
 
 from lakequeue import database as db
 from lakequeue.migrate import VersionMismatch
-from lakequeue.relay.base import EndedRun, Run, RunState, SubmitError, SubmitUncertainError
+from lakequeue.relay.base import EndedRun, Run, RunStatus, SubmitError, SubmitUncertainError
 from lakequeue.worker import Worker
 from tests.python.worker_process import make_relay
 from tests.servers import Database
@@ -211,6 +211,7 @@ class TroubledRelay:
     """A relay in memory, for what a real one does only when a network fails."""
 
     outlives_worker = True
+    calls_at_once = 4
     capacity: int | None = None
 
     def __init__(self, *troubles: Exception | None) -> None:
@@ -230,7 +231,7 @@ class TroubledRelay:
     def alive(self) -> int:
         return 0
 
-    def state(self, run_id: int) -> RunState:
+    def states(self, run_ids: Sequence[int]) -> Mapping[int, RunStatus]:
         raise OSError("the service is away")
 
     def cancel(self, run_id: int) -> None:

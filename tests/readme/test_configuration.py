@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from lakequeue.config import describe
+from tests.python.test_relay_local import make_run
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -19,3 +20,9 @@ def test_the_configuration_table_is_that_of_the_code() -> None:
 
 def test_no_placeholder_is_left() -> None:
     assert re.findall(r"[A-Z]+_(?:OUTPUT|TEXT|TABLE)\b", README.read_text()) == []
+
+
+def test_the_jobs_parameters_are_those_that_a_run_gets() -> None:
+    block = re.search(r"<!-- job parameters -->\s*```\n(.*?)```", README.read_text(), re.DOTALL)
+    assert block is not None
+    assert block[1].split() == [*make_run().parameters(), "callback_url"]

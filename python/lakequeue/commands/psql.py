@@ -41,7 +41,8 @@ def _run(place: Target, arguments: list[str]) -> int:
 
     parts = database.parse_conninfo(place.conninfo)
     environment = dict(os.environ)
-    password = parts.pop("password", None)
+    login = database.login_for(place.conninfo)
+    password = parts.pop("password", None) if login is None else login.password()
     if password:
         # The command line is visible to everyone on the machine.
         environment["PGPASSWORD"] = str(password)

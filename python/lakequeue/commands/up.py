@@ -18,6 +18,7 @@ import click
 
 from lakequeue.commands._place import data_dir_option
 from lakequeue.commands.web import host_option, port_option
+from lakequeue.commands.worker import refuse_local_options
 from lakequeue.config import Settings
 from lakequeue.errors import Problem
 
@@ -57,11 +58,17 @@ def command(
     Uses a PostgreSQL of its own, or LAKEQUEUE_DATABASE_URL. Ctrl-C or SIGTERM stops everything
     within 15 seconds; documents under way go back to the queue, and the next `up` goes on.
     Other commands (parse, status, psql) work on the same data while it runs.
+
+    With LAKEQUEUE_RELAY=databricks agents are runs of their jobs, which go on when this stops;
+    it then needs LAKEQUEUE_DATABASE_URL, and starts pages and worker only.
     """
     from lakequeue import stack
     from lakequeue.web import server
 
     settings = Settings.from_environment()
+    remote = settings.relay == "databricks"
+    if remote:
+        refuse_local_options(jobs, tokens_per_minute, model)
     stop = _Stop()
     with contextlib.ExitStack() as resources:
         folder = _folder(settings, data_dir)
@@ -70,25 +77,32 @@ def command(
             server.bind(host, settings.port if port is None else port)
         )
         url = server.address(listener, host)
-        place = stack.open_place(settings, data_dir, resources)
-        forkserver = stack.start_forkserver(place, resources)
-        place = stack.ready_schema(place)
-        store = stack.StoreInTheMaking(place, forkserver)
-        chat = stack.open_model(settings, place, model, tokens_per_minute, resources)
-        stack.configure(place, chat)
-        web = resources.enter_context(_web(place, host, listener, stop))
-        worker = stack.make_worker(
-            place,
-            chat,
-            store.get(),
-            forkserver,
-            jobs=jobs,
-            drain_seconds=DRAIN_SECONDS,
-            callback_url=f"{url}/api/callbacks",
-        )
+        if remote:
+            worker = stack.make_databricks_worker(settings)
+            place = stack.open_place(settings, data_dir, resources)
+            web = resources.enter_context(_web(place, host, listener, stop))
+            runs = "runs   as jobs of Databricks"
+        else:
+            place = stack.open_place(settings, data_dir, resources)
+            forkserver = stack.start_forkserver(place, resources)
+            place = stack.ready_schema(place)
+            store = stack.StoreInTheMaking(place, forkserver)
+            chat = stack.open_model(settings, place, model, tokens_per_minute, resources)
+            stack.configure(place, chat)
+            web = resources.enter_context(_web(place, host, listener, stop))
+            worker = stack.make_worker(
+                place,
+                chat,
+                store.get(),
+                forkserver,
+                jobs=jobs,
+                drain_seconds=DRAIN_SECONDS,
+                callback_url=f"{url}/api/callbacks",
+            )
+            runs = _model(chat)
         with _working(worker, stop) as trouble:
             _write_mark(mark, url)
-            _announce(url, place, chat)
+            _announce(url, place, runs)
             stop.wait()
             click.echo("stopping …", err=True)
             # Both at once: each may take most of the 15 seconds.
@@ -234,10 +248,14 @@ def _working(worker: Worker, stop: _Stop) -> Iterator[list[BaseException]]:
         thread.join()
 
 
-def _announce(url: str, place: Place, model: Model) -> None:
+def _model(model: Model) -> str:
     limit = f", {model.tokens_per_minute:,} tokens a minute" if model.tokens_per_minute else ""
+    return f"model  {model.name}{limit}"
+
+
+def _announce(url: str, place: Place, runs: str) -> None:
     click.echo(f"Lakequeue is running at {url}")
     click.echo(f"  data   {place.folder}")
-    click.echo(f"  model  {model.name}{limit}")
+    click.echo(f"  {runs}")
     click.echo("Ctrl-C stops it.")
     sys.stdout.flush()

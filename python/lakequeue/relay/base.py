@@ -1,15 +1,14 @@
-"""What a worker needs from the thing that runs agents: submit, state, cancel, and who ended.
+"""What a worker needs from the thing that runs agents: submit, states, cancel, and who ended.
 
-`local` (a process per run, on this machine) is the one relay there is. The interface is made for a
-second one, `databricks` (a Lakeflow job run), which is not there yet. Every relay hands a run the
-same flat parameters, so that one agent program serves all.
+There are two relays: `local` (a process per run, on this machine) and `databricks` (a Lakeflow job
+run). Both hand a run the same flat parameters, so that one agent program serves all.
 """
 
 from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
@@ -19,17 +18,46 @@ from uuid import UUID
 class RunState(enum.Enum):
     """What a relay knows about a run."""
 
-    RUNNING = "running"
+    RUNNING = "lives"
+    """Or waits for its turn."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    GONE = "gone"
+    GONE = "is gone"
     """It certainly lives no more, and nobody knows how it ended."""
-    UNKNOWN = "unknown"
+    CANCELLED = "was cancelled"
+    """By a person, or because this worker asked for it."""
+    REFUSED = "cannot run as its job is set up"
+    """Another try would end like this one."""
+    CROWDED = "found no room"
+    """A limit of the place where it should run was reached: it did nothing."""
+    UNKNOWN = "is unknown"
     """This relay cannot say (another worker's local run, an unreachable service)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """How a run is, and the relay's own words about that, for people."""
+
+    state: RunState
+    detail: str = ""
+
+
+UNKNOWN = RunStatus(RunState.UNKNOWN)
 
 
 class SubmitError(Exception):
     """A run could not be started; nothing of it exists, so its attempt can be closed."""
+
+
+class SubmitLaterError(Exception):
+    """A run was not started, since too much goes on there, or the login has trouble.
+
+    Nothing of it exists and nothing is wrong with it: the worker submits it again after `seconds`.
+    """
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
 
 
 class SubmitUncertainError(Exception):
@@ -120,10 +148,17 @@ class EndedRun:
 
 
 class Relay(Protocol):
-    """Starts runs and watches them. A worker calls it from one thread."""
+    """Starts runs and watches them.
+
+    A worker calls submit, states and cancel from `calls_at_once` threads, and all else from its
+    own.
+    """
 
     outlives_worker: bool
     """Whether runs go on when the worker ends (a job run does, a local process does not)."""
+
+    calls_at_once: int
+    """How many of these calls may be under way; 1: each is quick, the worker's thread does it."""
 
     @property
     def capacity(self) -> int | None:
@@ -138,17 +173,18 @@ class Relay(Protocol):
     def submit(self, run: Run) -> int:
         """Start a run and return its id; the same run key again returns the same run.
 
-        Raises SubmitError when it certainly did not start, SubmitUncertainError when that is open.
+        Raises SubmitError when it certainly did not start, SubmitLaterError when it did not start
+        yet, SubmitUncertainError when that is open.
         """
 
     def alive(self) -> int:
         """Count the runs that take up capacity now."""
 
-    def state(self, run_id: int) -> RunState:
-        """Say how a run is."""
+    def states(self, run_ids: Sequence[int]) -> Mapping[int, RunStatus]:
+        """Say how these runs are; one that is left out is unknown."""
 
     def cancel(self, run_id: int) -> None:
-        """Ask a run to end, and see to it that it does. Unknown runs are ignored."""
+        """Ask a run to end. Unknown runs are ignored; where it fails, the database asks again."""
 
     def ended(self) -> list[EndedRun]:
         """Give the runs that ended since the last call, each once (empty if not watched)."""

@@ -14,14 +14,14 @@ import signal
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from lakequeue.agents import DOCUMENT_PARSER
 from lakequeue.forkserver import ForkedProcess, ForkServer, ForkServerError
-from lakequeue.relay.base import EndedRun, Run, RunState, SubmitError
+from lakequeue.relay.base import EndedRun, Run, RunState, RunStatus, SubmitError
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ class LocalRelay:
     """Runs agents as forked processes; a worker owns one (see relay.base.Relay)."""
 
     outlives_worker = False
+    calls_at_once = 1
 
     def __init__(
         self,
@@ -136,6 +137,10 @@ class LocalRelay:
         """Count the processes that live."""
         with self._lock:
             return sum(run.process.alive for run in self._untold.values())
+
+    def states(self, run_ids: Sequence[int]) -> Mapping[int, RunStatus]:
+        """Say how these runs are."""
+        return {run_id: RunStatus(self.state(run_id)) for run_id in run_ids}
 
     def state(self, run_id: int) -> RunState:
         """Say how a run is; another worker's runs are not known here."""

@@ -17,6 +17,7 @@ from werkzeug.routing import IntegerConverter, Map
 from lakequeue import __version__, database
 from lakequeue.errors import Problem
 from lakequeue.web import api, callbacks, formats, guard, pages, views
+from lakequeue.web.databricks_volume import open_volume
 from lakequeue.web.filters import PRESETS, BadFilter
 from lakequeue.web.guard import Forged
 from lakequeue.web.inspector import Inspector
@@ -25,6 +26,7 @@ from lakequeue.web.options import Options
 from lakequeue.web.reads import Reads
 from lakequeue.web.uploads import FORM_MEMORY_BYTES, FORM_PARTS, UploadRequest
 from lakequeue.web.volume import NoDocument, Volume
+from lakequeue.workspace import WorkspaceError
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +48,7 @@ TITLES = {
     409: "That does not fit any more",
     413: "Too large",
     500: "Something went wrong",
-    503: "The database is not available",
+    503: "Not available at the moment",
 }
 
 
@@ -106,7 +108,7 @@ def create_app(options: Options) -> Flask:
     hub = Hub(options.conninfo, options.max_streams)
     app.extensions["lakequeue"] = Web(
         options=options,
-        volume=Volume(options.volume),
+        volume=open_volume(options),
         hub=hub,
         reads=Reads(options.conninfo, lambda: hub.version),
         uploads=Inspector(),
@@ -231,6 +233,18 @@ def _forged(error: Forged) -> ResponseReturnValue:
     return _show(403, str(error), None, "forged")
 
 
+def _no_workspace(error: WorkspaceError) -> ResponseReturnValue:
+    log.warning("%s %s: %s", request.method, request.path, error)
+    response = _show(
+        503,
+        "The place where documents are kept does not answer as it should.",
+        "Nothing was enqueued: try again in a moment.",
+        "unavailable",
+    )
+    response.headers["Retry-After"] = RETRY_SECONDS
+    return response
+
+
 def _no_document(error: NoDocument) -> ResponseReturnValue:
     return _show(404, str(error), None, "no_document")
 
@@ -269,6 +283,7 @@ def _handle_errors(app: Flask) -> None:
         (BadFilter, _bad_filter),
         (Forged, _forged),
         (NoDocument, _no_document),
+        (WorkspaceError, _no_workspace),
         (SecurityError, _wrong_host),
         (HTTPException, _http_error),
         (Exception, _unexpected),

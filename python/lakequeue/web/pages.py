@@ -22,7 +22,7 @@ from werkzeug.exceptions import NotFound
 
 from lakequeue.web import export, formats, guard, uploads, views
 from lakequeue.web.filters import Filter, cursor, parse_cursor, parse_key
-from lakequeue.web.volume import NoDocument, find_document
+from lakequeue.web.volume import NoDocument
 
 blueprint = Blueprint("pages", __name__)
 
@@ -96,7 +96,7 @@ def task(key: int) -> str:
     result = detail["result"]
     page_texts = views.page_texts(result)
     try:
-        find_document(detail["task"]["document_path"], views.web().options.document_roots)
+        views.web().volume.check(detail["task"]["document_path"])
         no_document = None
     except NoDocument as reason:
         no_document = str(reason)
@@ -126,7 +126,7 @@ def task(key: int) -> str:
 def original(key: int) -> Response:
     """The original PDF of a task. Nothing in it can run here or reach this site."""
     detail = views.task(key)
-    path = find_document(detail["task"]["document_path"], views.web().options.document_roots)
+    path = views.web().volume.find(detail["task"]["document_path"])
     response = send_file(
         path, mimetype="application/pdf", conditional=True, etag=True, max_age=None
     )
@@ -145,7 +145,7 @@ def picture(key: int, page: int) -> Response:
     if width not in PICTURE_WIDTHS or not 1 <= page <= 100_000:
         raise NotFound
     detail = views.task(key)
-    path = find_document(detail["task"]["document_path"], views.web().options.document_roots)
+    path = views.web().volume.find(detail["task"]["document_path"])
     facts = path.stat()
     mark = hashlib.sha256(
         f"{path}\n{facts.st_mtime_ns}\n{facts.st_size}\n{page}\n{width}".encode()

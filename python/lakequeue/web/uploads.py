@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -154,33 +155,47 @@ def _name(files: list[tuple[str, ReceivedFile]]) -> str:
 
 
 def describe(submission: Submission, volume: Volume, inspector: Inspector) -> list[dict[str, Any]]:
-    """Each file as enqueue_tasks takes it; what is no readable PDF is refused, with the reason."""
-    return [
-        _describe(name, stream, submission.again, volume, inspector)
-        for name, stream in submission.files
-    ]
+    """Each file as enqueue_tasks takes it; what is no readable PDF is refused, with the reason.
+
+    While one is inspected, those before it are already kept, as many at once as the volume likes.
+    """
+    documents: list[dict[str, Any]] = []
+    kept: dict[str, Future[str]] = {}
+    waiting: list[tuple[dict[str, Any], Future[str]]] = []
+    with ThreadPoolExecutor(volume.kept_at_once, "keep") as threads:
+        for name, stream in submission.files:
+            document, sha256 = _describe(name, stream, inspector)
+            documents.append(document)
+            if sha256 is None:
+                continue
+            if not submission.again:
+                document["dedup_key"] = sha256
+            if sha256 not in kept:
+                kept[sha256] = threads.submit(volume.keep, stream.path, sha256, name)
+            waiting.append((document, kept[sha256]))
+    for document, path in waiting:
+        document["document_path"] = path.result()
+    return documents
 
 
 def _describe(
-    name: str, stream: ReceivedFile, again: bool, volume: Volume, inspector: Inspector
-) -> dict[str, Any]:
+    name: str, stream: ReceivedFile, inspector: Inspector
+) -> tuple[dict[str, Any], str | None]:
+    """A file's document, and its hash if it is to be kept."""
     if stream.too_large:
         most = current_app.extensions["lakequeue"].options.max_file_bytes
         refusal = f"document_too_large: {size(stream.bytes)}, the limit is {size(most)}."
-        return {"name": name, "refusal": refusal}
+        return {"name": name, "refusal": refusal}, None
     stream.close()
     found = inspector.inspect(stream.path)
     if found.refusal is not None or found.sha256 is None:
-        return {"name": name, "refusal": found.refusal or "document_unreadable"}
-    document: dict[str, Any] = {
+        return {"name": name, "refusal": found.refusal or "document_unreadable"}, None
+    document = {
         "name": name,
-        "document_path": str(volume.keep(stream.path, found.sha256, name)),
         "page_count": found.page_count,
         "document_bytes": found.bytes,
     }
-    if not again:
-        document["dedup_key"] = found.sha256
-    return document
+    return document, found.sha256
 
 
 def submit(

@@ -1,7 +1,8 @@
 """Where documents are kept, and how they are handed out again.
 
 An uploaded file is received into `incoming/`, checked there, and moved to a folder named after
-its content: the same content has one place, and a name cannot leave the folder.
+its content: the same content has one place, and a name cannot leave the folder. `Volume` is a
+folder of this machine; databricks_volume.DatabricksVolume does the same in Unity Catalog.
 """
 
 from __future__ import annotations
@@ -54,9 +55,16 @@ def stored_name(name: str) -> str:
 class Volume:
     """A folder of documents."""
 
-    def __init__(self, root: Path) -> None:
-        """Make the folder if it is not there."""
+    kept_at_once = 1
+    """How many files `keep` may be called for side by side."""
+
+    def __init__(self, root: Path, shown: Sequence[Path] | None) -> None:
+        """Make the folder if it is not there.
+
+        shown: documents of tasks are shown from below these folders only; None: from anywhere.
+        """
         self.root = root.expanduser().absolute()
+        self._shown = shown
         self._incoming = self.root / "incoming"
         try:
             self._incoming.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -73,18 +81,29 @@ class Volume:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         return path, os.fdopen(descriptor, "w+b")
 
-    def keep(self, received: Path, sha256: str, name: str) -> Path:
-        """Move a received file to the place of its content; the first name it came with stays."""
+    def keep(self, received: Path, sha256: str, name: str) -> str:
+        """Move a received file to the place of its content; the first name it came with stays.
+
+        Gives the path as agents read it.
+        """
         folder = self.root / sha256[:2] / sha256
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for kept in sorted(folder.iterdir()):
             received.unlink(missing_ok=True)
-            return kept
+            return str(kept)
         with received.open("rb") as file:
             os.fsync(file.fileno())
         kept = folder / stored_name(name)
         received.replace(kept)
-        return kept
+        return str(kept)
+
+    def check(self, path: str) -> None:
+        """Raise NoDocument if a task's document cannot be shown."""
+        find_document(path, self._shown)
+
+    def find(self, path: str) -> Path:
+        """Give a task's document as a file of this machine; raises NoDocument."""
+        return find_document(path, self._shown)
 
     def _forget_abandoned(self) -> None:
         """What a process that was killed has left behind."""
@@ -93,6 +112,12 @@ class Volume:
                 with contextlib.suppress(OSError):
                     if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
                         path.unlink()
+
+
+def is_pdf(path: Path) -> bool:
+    """Whether a file begins as a PDF does."""
+    with path.open("rb") as file:
+        return b"%PDF-" in file.read(_HEADER_WITHIN)
 
 
 def find_document(path: str, roots: Sequence[Path] | None) -> Path:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
 import click
 
+from lakequeue import database
 from lakequeue.agents.document_parser.agent import run
+from lakequeue.lakebase import Login
 
 _REQUIRED = ("task_id", "attempt_id", "run_key", "callback_token", "document_path", "lease_seconds")
 _OPTIONAL = (
@@ -19,6 +22,7 @@ _OPTIONAL = (
     "parameters",
     "model_prices",
     "reserves_calls",
+    "callback_url",
 )
 
 
@@ -37,11 +41,13 @@ def main(**parameters: str | None) -> None:
     """Run one attempt of the document parser.
 
     The options are what dequeue_tasks hands out; LAKEQUEUE_DATABASE_URL and LAKEQUEUE_CHAT_URL
-    say where database and model are.
+    say where database and model are; LAKEBASE_ENDPOINT, whose credentials log in there.
     """
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    if endpoint := os.environ.get("LAKEBASE_ENDPOINT"):
+        database.log_in_with(Login(endpoint))
     sys.exit(run({name: value for name, value in parameters.items() if value is not None}))
 
 

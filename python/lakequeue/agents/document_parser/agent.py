@@ -111,7 +111,9 @@ class Task:
                 chat_url=environment["LAKEQUEUE_CHAT_URL"],
                 chat_token=environment.get("LAKEQUEUE_CHAT_TOKEN") or None,
                 database_url=environment["LAKEQUEUE_DATABASE_URL"],
-                callback_url=environment.get("LAKEQUEUE_CALLBACK_URL") or None,
+                callback_url=parameters.get("callback_url")
+                or environment.get("LAKEQUEUE_CALLBACK_URL")
+                or None,
             )
         except KeyError as error:
             raise WrongParameters(f"{error.args[0]} is missing") from error

@@ -1,0 +1,231 @@
+"""What `lakequeue doctor` looks at: is every part configured, reachable and permitted?
+
+Each check gives findings in words; what is wrong says what to do about it. Nothing is changed,
+but that a small file is written to the volume and deleted again.
+"""
+
+from __future__ import annotations
+
+import io
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import psycopg
+
+from lakequeue import database, migrate, workspace
+from lakequeue.config import Settings
+from lakequeue.errors import Problem
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+    from databricks.sdk.service.jobs import JobSettings
+
+PATIENCE_SECONDS = 5.0
+CALLBACK_SECONDS = 10.0
+CALLBACK_PATH = "/api/callbacks"
+ROLES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("lakequeue_worker", "run workers", "attempts_to_settle", {"batch_size": 1}),
+    ("lakequeue_web", "serve pages", "latest_change", {}),
+)
+"""Roles that a process of ours needs, for what, and a function that only looks."""
+
+
+class State(Enum):
+    """How a part is."""
+
+    WELL = "ok"
+    NOTE = "note"
+    """Not wrong by itself, but perhaps not meant."""
+    WRONG = "WRONG"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report, and what to do."""
+
+    part: str
+    state: State
+    words: str
+    hint: str | None = None
+
+
+def examine(settings: Settings, conninfo: str, volume: Path) -> Iterator[Finding]:
+    """Look at everything that the settings name.
+
+    conninfo: the database. volume: where uploads are kept.
+    """
+    agents: list[dict[str, Any]] | None = None
+    try:
+        with database.connect(conninfo, application_name="lakequeue doctor") as connection:
+            yield from _schema(connection, conninfo)
+            yield from _roles(connection)
+            agents = _agents(connection)
+    except Problem as problem:
+        yield _wrong("database", problem)
+    remote = volume.as_posix().startswith("/Volumes/") and not volume.is_dir()
+    client: WorkspaceClient | None = None
+    if settings.relay == "databricks" or remote:
+        try:
+            client = workspace.client(patience=PATIENCE_SECONDS)
+            with workspace.errors_in_words("asking who we are"):
+                name = client.current_user.me().user_name
+            yield Finding("workspace", State.WELL, f"{client.config.host} as {name}")
+        except Problem as problem:
+            client = None
+            yield _wrong("workspace", problem)
+    if settings.relay == "databricks" and client is not None:
+        yield from _jobs(client, agents)
+    if not remote:
+        yield Finding("volume", State.WELL, f"{volume} on this machine")
+    elif client is not None:
+        yield _volume(client, str(volume))
+    yield from _callback(settings, client)
+
+
+def _wrong(part: str, problem: Problem) -> Finding:
+    return Finding(part, State.WRONG, problem.message, problem.hint)
+
+
+def _schema(connection: database.Connection, conninfo: str) -> Iterator[Finding]:
+    where = database.target(conninfo)
+    major = connection.info.server_version // 10000
+    version = migrate.check_version(connection)
+    words = f"{where}: PostgreSQL {major}, schema version {version}"
+    yield Finding("database", State.WELL, words)
+
+
+def _roles(connection: database.Connection) -> Iterator[Finding]:
+    user = connection.info.user
+    for role, purpose, function, parameters in ROLES:
+        try:
+            database.call(connection, function, **parameters)
+        except psycopg.errors.InsufficientPrivilege:
+            yield Finding(
+                "grants",
+                State.NOTE,
+                f"{user} may not {purpose}",
+                f'if it should: grant {role} to "{user}"',
+            )
+        else:
+            yield Finding("grants", State.WELL, f"{user} may {purpose}")
+
+
+def _agents(connection: database.Connection) -> list[dict[str, Any]] | None:
+    """The agents and their jobs; None where this login may not read them."""
+    try:
+        return database.call(connection, "agent_status")
+    except psycopg.errors.InsufficientPrivilege:
+        return None
+
+
+def _jobs(client: WorkspaceClient, agents: list[dict[str, Any]] | None) -> Iterator[Finding]:
+    if agents is None:
+        hint = "run the doctor as a login with lakequeue_reader or lakequeue_web, too"
+        yield Finding("jobs", State.NOTE, "not looked at: this login may not read agents", hint)
+        return
+    with_job = [agent for agent in agents if agent["job_id"] is not None]
+    if not with_job:
+        hint = "select lakequeue.configure_agent('document-parser', job_id => …)"
+        yield Finding("jobs", State.WRONG, "no agent has a job", hint)
+    for agent in with_job:
+        part = f"job of {agent['agent']}"
+        try:
+            with workspace.errors_in_words(f"looking at job {agent['job_id']}"):
+                job = client.jobs.get(agent["job_id"])
+        except Problem as problem:
+            yield Finding(
+                part,
+                State.WRONG,
+                problem.message,
+                "correct it by configure_agent(job_id => …), or give the service principal "
+                "CAN_MANAGE_RUN on the job",
+            )
+            continue
+        name = job.settings.name if job.settings is not None else None
+        faults = list(_faults(job.settings, agent)) if job.settings is not None else []
+        yield from (Finding(part, State.WRONG, words, hint) for words, hint in faults)
+        if not faults:
+            yield Finding(part, State.WELL, f"{agent['job_id']} {name or ''}".strip())
+
+
+def _faults(settings: JobSettings, agent: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What in a job's settings works against the queue."""
+    for task in settings.tasks or []:
+        if task.max_retries:
+            yield (
+                f"its task {task.task_key} is retried by the platform",
+                "set max_retries to 0: attempts are counted in the database",
+            )
+    queued = settings.queue is not None and settings.queue.enabled
+    most, wanted = settings.max_concurrent_runs or 1, agent["max_concurrent_tasks"]
+    if not queued and (wanted is None or wanted > most):
+        limit = "without limit" if wanted is None else f"{wanted} at once"
+        yield (
+            f"it runs {most} at once and skips the others, while the agent claims {limit}",
+            "enable its queue, or set max_concurrent_runs and max_concurrent_tasks alike",
+        )
+
+
+def _volume(client: WorkspaceClient, path: str) -> Finding:
+    probe = f"{path}/lakequeue-doctor-{uuid.uuid4()}"
+    try:
+        with workspace.errors_in_words(f"writing to {path}"):
+            client.files.upload(probe, io.BytesIO(b"lakequeue doctor"), overwrite=True)
+            client.files.delete(probe)
+    except Problem as problem:
+        hint = "make the volume, or give the service principal WRITE VOLUME on it"
+        return Finding("volume", State.WRONG, problem.message, hint)
+    return Finding("volume", State.WELL, f"{path} can be written to")
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *arguments: Any) -> None:
+        del arguments
+
+
+def _callback(settings: Settings, client: WorkspaceClient | None) -> Iterator[Finding]:
+    url = settings.callback_url
+    if url is None:
+        if settings.relay == "databricks":
+            yield Finding("callback", State.NOTE, "no webhook: agents confirm by SQL alone")
+        return
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or parts.path != CALLBACK_PATH:
+        words = f"LAKEQUEUE_CALLBACK_URL is {url!r}"
+        hint = f"it is the web part's address with {CALLBACK_PATH}; an app answers only under /api/"
+        yield Finding("callback", State.WRONG, words, hint)
+        return
+    status, words = _ask(url, client)
+    if status == 405:  # it is there, and wants a POST
+        yield Finding("callback", State.WELL, f"{url} is a webhook")
+    elif status in (301, 302, 303, 307, 401, 403):
+        hint = "give the service principal CAN_USE on the app; it takes OAuth tokens only"
+        yield Finding("callback", State.WRONG, f"{url} lets nobody in ({status})", hint)
+    else:
+        hint = "check the address, and that the web part runs and can be reached from here"
+        yield Finding("callback", State.WRONG, f"{url} is no webhook: {words}", hint)
+
+
+def _ask(url: str, client: WorkspaceClient | None) -> tuple[int, str]:
+    """The status that a GET gives, 0 for none; over TLS with our token, as a run would come."""
+    try:
+        headers = {}
+        if client is not None and url.startswith("https:"):
+            with workspace.errors_in_words("logging in"):
+                headers = client.config.authenticate()
+        request = urllib.request.Request(url, headers=headers)  # noqa: S310 - checked by the caller
+        opener = urllib.request.build_opener(_NoRedirects())
+        with opener.open(request, timeout=CALLBACK_SECONDS) as response:
+            return int(response.status), f"it answers {response.status}"
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, f"it answers {error.code}"
+    except (OSError, ValueError, Problem) as error:
+        return 0, str(error)
