@@ -22,8 +22,24 @@ import psycopg
 import pytest
 
 from tests.conftest import Clock
-from tests.race.harness import Connection, together
-from tests.race.scene import RESULT, Row, answer, assert_sound, call
+from tests.race.harness import (
+    Connection,
+    holding,
+    in_background,
+    together,
+    wait_until_blocked,
+)
+from tests.race.scene import (
+    RESULT,
+    Row,
+    answer,
+    assert_sound,
+    call,
+    configure,
+    dequeue,
+    enqueue,
+    limit_endpoint,
+)
 from tests.servers import Database
 
 START = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
@@ -500,3 +516,29 @@ def test_nor_do_they_while_four_connections_act_at_once(database: Database, cloc
     assert done["reserve granted"] > 10
     assert done["settle settled"] > 10
     assert_sound(database)
+
+
+def test_a_page_that_is_voided_while_a_dequeue_writes_it_stays_void(database: Database) -> None:
+    """A change of an agent voids the page of an endpoint it has left, without its throttle lock."""
+    for agent in ("goes", "stays"):
+        configure(database, agent, model_endpoint="x", tokens_per_task=10, output_share=0.1)
+        enqueue(database, 3, agent)
+    limit_endpoint(database, "x", max_output_tpm=1_000_000)
+    worker = database.connect("test_worker")
+    assert len(dequeue(worker, batch_size=2, agents=["goes", "stays"])) == 2
+    configure(database, "goes", model_endpoint="y")
+    assert len(dequeue(worker, batch_size=1, agents=["stays"])) == 1  # the page is known again
+    page = "select used, no from lakequeue.throttle_books where scope = 'endpoint'"
+    ((used, _),) = database.query(page)
+    assert used is not None
+    with holding(database, "test_operator") as operator:
+        call(operator, "configure_agent", agent="goes", output_share=0.9)
+        with in_background(lambda: dequeue(worker, agents=["stays"])) as outcome:
+            wait_until_blocked(database, worker)
+            operator.commit()
+    assert len(outcome.result()) == 1
+    ((used, _),) = database.query(page)
+    assert used is None
+    found = Comparisons()
+    found.make(database.connect(), "the change")
+    assert found.too_low == []
