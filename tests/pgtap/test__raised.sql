@@ -1,7 +1,7 @@
 -- What reports have raised is summed per endpoint and agent, as long as what they raised counts in a window itself:
 -- attempts, or the calls of those that reserve them.
 begin;
-select plan(13);
+select plan(14);
 select set_clock('2026-03-01 09:00+00');
 insert into model_endpoints (id, name) overriding system value select n, 'endpoint ' || n from generate_series(900001, 900003) n;
 insert into agents (id, name, model_endpoint_id) overriding system value values (900010, '_raised', 900001), (900011, '_raised too', 900001);
@@ -44,6 +44,7 @@ $$;
 select pg_temp.call(900001, '{0,1,2,3,0}', '59.999999 seconds'), pg_temp.call(900001, '{0,500,500,500,0}', '60 seconds'), pg_temp.call(900001, null, '1 second'),
        pg_temp.call(900003, '{0,500,500,500,0}', '1 second');
 select is(pg_temp.raised(), '900001/900010: {0,11,22,8,0}', 'calls raise, too, until they leave the window themselves');
+select is((select r.raised from _raised(array[900001], _now() + interval '1 second') r), '{0,10,20,5,0}', 'as of a given time') ;
 update task_attempts set reserves_calls = true where endpoint_id = 900001;
 select is(pg_temp.raised(), '900001/900010: {0,1,2,3,0}', 'an attempt that reserves its calls counts nothing, and has raised nothing');
 

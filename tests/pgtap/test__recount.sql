@@ -2,7 +2,7 @@
 -- admitted, and what reports raise, is added at once and by exactly so much; nothing else moves it until the next count.
 begin;
 \ir scenarios.sql
-select plan(130);
+select plan(142);
 
 select configure_endpoint('_rc', max_concurrent_tasks => 50, max_tpm => 100000, max_input_tpm => 100000, max_output_tpm => 100000, max_rpm => 1000);
 -- one that reserves its calls, one that does not; estimates of 100 tokens, a quarter of them output
@@ -202,6 +202,25 @@ update task_attempts set usage_source = 'callback' where id = (select attempt fr
 select is(pg_temp.trace(max(n), 3, 2), 'recorded', '(a trace that says less)') from claims;
 select pg_temp.never_less('a run that is not known to have ended');
 select pg_temp.finish(max(n)) from claims;
+select _recount(pg_temp.here());
+
+-- what is taken back
+select pg_temp.start('_rc a');
+create temporary table known as select pg_temp.used(true) as at_first;
+select is(pg_temp.heartbeat(max(n), 700, 0), 'extended', '(an overrun)') from claims;
+select isnt(pg_temp.used(true), at_first, '(which is added)') from known;
+select is(pg_temp.trace(max(n), 50, 1), 'recorded', '(there was none)') from claims;
+select is(pg_temp.used(true), at_first, 'an overrun that is taken back is taken from the books, too') from known;
+select is(pg_temp.heartbeat(max(n), 700, 0), 'extended', '(a worse report)') from claims;
+select is(pg_temp.used(true), at_first, 'and does not come back') from known;
+select is(pg_temp.trace(max(n), 90, 40), 'recorded', '(130)') from claims;
+select is(pg_temp.finish(max(n)), 'accepted', '(ends)') from claims;
+select pg_temp.start('_rc a');
+select is(pg_temp.finish(max(n)), 'accepted', '(one whose use is not known)') from claims;
+delete from known; insert into known select pg_temp.used(true);
+select is(pg_temp.trace(max(n), 20, 1), 'recorded', '(21 of 100)') from claims;
+select is(pg_temp.used(true), at_first, 'what a late report lowers stays until it is counted') from known;
+select is(pg_temp.raised(max(n)), null, '(nothing is noted)') from claims;
 select _recount(pg_temp.here());
 
 -- --- what is rolled back leaves the books as they were -----------------------------------------------

@@ -3,7 +3,7 @@
 -- completely, or call by call; and what is booked for the next minute: of attempts that reserve their calls what runs of
 -- their agent use in one (_demand), and the calls that wait.
 begin;
-select plan(38);
+select plan(40);
 
 select set_clock('2026-03-01 09:00+00');
 insert into model_endpoints (id, name) overriding system value
@@ -155,6 +155,9 @@ delete from task_attempts where task_id in (-6, -7);
 update task_attempts set status = 'failed', ended_at = _now(), run_ended_at = _now() where id = (select id from young);
 select results_eq('select pg_temp.spent()', array['900012: 0 323 281 42 3; - - - - -'],
   'when it has ended nothing is booked; its calls stay in the window');
+
+select is((select trim_scale(s.used[2]) from _spending(array[900001], true, _now() + interval '30 seconds') s), 320::numeric, 'as of a given time the window is another');
+select is((select trim_scale(s.used[2]) from _spending(array[900001], true, _now()) s), 323::numeric, 'and now it is this');
 
 set session authorization test_worker;
 select throws_ok('select * from lakequeue._spending(array[1], true)', '42501', null, 'it is internal: a worker may not call it');

@@ -2,7 +2,7 @@
 -- and configure_endpoint, of the endpoints concerned and all their agents, and of nobody else.
 begin;
 \ir scenarios.sql
-select plan(29);
+select plan(30);
 
 select configure_endpoint('_v1', max_tpm => 1000), configure_endpoint('_v2', max_tpm => 1000), configure_endpoint('_v3', max_tpm => 1000);
 select configure_agent('_v1 a', model_endpoint => '_v1', max_rpm => 10), configure_agent('_v1 b', model_endpoint => '_v1', max_rpm => 10),
@@ -29,10 +29,12 @@ $$;
 create function pg_temp.id(endpoint text) returns integer language sql as $$ select e.id from lakequeue.model_endpoints e where e.name = id.endpoint $$;
 
 select pg_temp.fill();
+update model_endpoints set overdue_at = null;
 select is(pg_temp.void(), null, 'nothing is void');
 select is((select count(*) from before where scope_id in (pg_temp.id('_v1'), pg_temp.id('_v2'), pg_temp.id('_v3')) and scope = 'endpoint'), 3::bigint, '(a page each)');
 select _void_books(array[pg_temp.id('_v1')]);
 select is(pg_temp.void(), '_v1, _v1 a, _v1 b', 'an endpoint and all its agents, each with the next number');
+select is((select overdue_at <= _now() from model_endpoints where name = '_v1'), true, 'what has been passed over is looked for, too');
 select is((select string_agg(format('%s %s', l.used is null or l.used = array_fill(null::numeric, array[5]), l.booked is null or l.booked = array_fill(null::numeric, array[5])), ', ')
            from _limits(array[pg_temp.id('_v1')], true) l), 't t, t t, t t', 'nothing is known of them');
 select pg_temp.fill();
