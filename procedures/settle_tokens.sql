@@ -22,11 +22,13 @@ begin
   set ended_at = _now(),
       input_tokens = coalesce(settle_tokens.input_tokens, c.input_tokens),
       output_tokens = coalesce(settle_tokens.output_tokens, c.output_tokens),
-      raised = case when m.input + m.output > 0 then array[0, m.input + m.output, m.input, m.output, 0] end
+      raised = case when m.input + m.output > 0 then array[0, m.tokens, m.input, m.output, 0] end
   from model_calls r
   cross join lateral (
     select greatest(settle_tokens.input_tokens - r.input_tokens, 0) as input,
-           greatest(settle_tokens.output_tokens - r.output_tokens, 0) as output) m
+           greatest(settle_tokens.output_tokens - r.output_tokens, 0) as output,
+           greatest(coalesce(settle_tokens.input_tokens, r.input_tokens) + coalesce(settle_tokens.output_tokens, r.output_tokens)
+                    - r.input_tokens - r.output_tokens, 0) as tokens) m
   where r.id = c.id and c.key = call and c.attempt_id = attempt and c.granted_at is not null and c.ended_at is null;
   if found then
     return 'settled';
