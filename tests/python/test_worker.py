@@ -325,8 +325,16 @@ def test_a_killed_worker_of_two_loses_nothing(queue: Queue, tmp_path: Path) -> N
     queue.configure(lease_duration="3 s")
     queue.enqueue(50, seconds=0.25)
     victim, survivor = (start_process(queue, tmp_path / name) for name in ("a", "b"))
+
+    def runs_something(worker: subprocess.Popen[str]) -> bool:
+        return any(
+            attempt["status"] == "running" and f":{worker.pid}:" in attempt["worker"]
+            for attempt in queue.attempts()
+        )
+
     try:
         until(lambda: queue.statuses().get("completed", 0) >= 10)
+        until(lambda: runs_something(victim))
         victim.kill()
         victim.wait()
         until(lambda: not queue.statuses().get("enqueued"), 60)
