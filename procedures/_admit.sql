@@ -95,7 +95,7 @@ begin
       -- Where the lock is exclusive nobody else can claim, so that looking ahead need not lock.
       cross join lateral _candidates(
         a.id, case when v_look = 2 and e.id = any(exclusive) then v_share + 64 else v_share end, e.id <> all(exclusive)) c
-      where (a.id = any(v_served) or (v_look = 2 and e.id = any(exclusive) and a.paused_at is null))
+      where (a.id = any(v_served) or (e.id = any(exclusive) and e.overdue_at <= v_now and a.paused_at is null))
         -- Of agents not served here only what has been passed over for too long.
         and (a.id = any(v_served) or c.passed_over_at <= v_now - e.max_passed_over)
       order by c.priority desc, c.created_at, c.id
