@@ -118,11 +118,16 @@ def _roles(connection: database.Connection) -> Iterator[Finding]:
 
 
 def _agents(connection: database.Connection) -> list[dict[str, Any]] | None:
-    """The agents and their jobs; None where this login may not read them."""
+    """The agents, their jobs and most tasks at once; None where this login may not read them."""
     try:
-        return database.call(connection, "agent_status")
+        agents = database.call(connection, "agent_status")
+        limits = database.call(connection, "explain_throttles")
     except psycopg.errors.InsufficientPrivilege:
         return None
+    for agent in agents:
+        mine = [row for row in limits if (row["agent"], row["kind"]) == (agent["agent"], "tasks")]
+        agent["max_tasks"] = min((row["ceiling"] for row in mine), default=None)
+    return agents
 
 
 def _jobs(client: WorkspaceClient, agents: list[dict[str, Any]] | None) -> Iterator[Finding]:
@@ -164,7 +169,7 @@ def _faults(settings: JobSettings, agent: dict[str, Any]) -> Iterator[tuple[str,
                 "set max_retries to 0: attempts are counted in the database",
             )
     queued = settings.queue is not None and settings.queue.enabled
-    most, wanted = settings.max_concurrent_runs or 1, agent["max_concurrent_tasks"]
+    most, wanted = settings.max_concurrent_runs or 1, agent["max_tasks"]
     if not queued and (wanted is None or wanted > most):
         limit = "without limit" if wanted is None else f"{wanted} at once"
         yield (
