@@ -140,6 +140,7 @@ each_limit = pytest.mark.parametrize(
     ],
 )
 each_owner = pytest.mark.parametrize("where", ["agent", "endpoint"])
+one_server = pytest.mark.parametrize("server", ["embedded"], indirect=True)
 
 
 @pytest.fixture
@@ -164,6 +165,7 @@ def said(connection: Connection, query: str) -> str:
     return str(row[0])
 
 
+@one_server
 @each_owner
 @each_limit
 def test_who_waits_counts_after_the_wait(
@@ -193,6 +195,7 @@ def test_who_waits_counts_after_the_wait(
     assert_sound(callers)
 
 
+@one_server
 @each_owner
 @each_limit
 def test_other_levels_are_refused_at_once(

@@ -209,6 +209,7 @@ AGENTS: dict[str, tuple[dict[str, Any], dict[str, int], int, bool]] = {
 }
 
 
+@pytest.mark.parametrize("server", ["embedded"], indirect=True)
 @pytest.mark.parametrize("case", AGENTS)
 def test_four_agents_get_shares_within_a_factor_of_two(database: Database, case: str) -> None:
     """Neither the order of the tasks nor that of the locks favours an agent (rules 2 and 6)."""
@@ -275,6 +276,7 @@ def test_busy_is_not_empty(database: Database) -> None:
     assert_sound(database)
 
 
+@pytest.mark.parametrize("server", ["embedded"], indirect=True)
 @pytest.mark.parametrize("where", ["agent", "endpoint"])
 @pytest.mark.parametrize("limit", ONE_PLACE)
 def test_a_limit_that_is_full_anyway_keeps_nobody_busy(
@@ -299,6 +301,7 @@ def test_a_limit_that_is_full_anyway_keeps_nobody_busy(
     assert_sound(database)
 
 
+@pytest.mark.parametrize("server", ["embedded"], indirect=True)
 @pytest.mark.parametrize("where", ["agent", "endpoint"])
 @pytest.mark.parametrize("limit", ONE_PLACE)
 def test_room_behind_a_lock_is_busy(database: Database, where: str, limit: str) -> None:
