@@ -41,6 +41,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pytest_pgtap.plugin.core import report_tap  # type: ignore[import-untyped]
@@ -257,8 +258,25 @@ def check_transaction(path: Path) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put one item for each server in the place of each pgTAP file."""
+    """Put one item for each server in the place of each pgTAP file, and say what stays together.
+
+    Of two processes (`pytest -n 2 --dist loadgroup`) one has all tests of Debian's server and the
+    other all of the embedded one; the files that need neither go to whoever is free.
+    """
     items[:] = [each for item in items for each in _on_each_server(item)]
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_server_of(item) or item.path.name))
+
+
+def _server_of(item: pytest.Item) -> str | None:
+    if isinstance(item, ServerPgTapItem):
+        return item.server_name
+    parameters = (
+        item.callspec.params
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else {}
+    )
+    return next((each for each in parameters.values() if each in SERVER_NAMES), None)
 
 
 def _on_each_server(item: pytest.Item) -> list[pytest.Item]:
@@ -282,8 +300,17 @@ def _on_each_server(item: pytest.Item) -> list[pytest.Item]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Stop the servers, after the last fixture is gone."""
     used = session.config.stash.get(BED, None)
-    if used is not None:
-        used.close()
+    if used is None:
+        return
+    used.close()
+    if hasattr(session.config, "workeroutput"):  # one of several processes: the first one prints
+        session.config.workeroutput["sql_coverage"] = used.coverage.packed()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what another process of this session counted."""
+    bed(node.config).coverage.add(getattr(node, "workeroutput", {}).get("sql_coverage", {}))
 
 
 def pytest_terminal_summary(

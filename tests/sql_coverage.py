@@ -83,6 +83,23 @@ class SqlCoverage:
                 function.runs[statement] += runs or 0
             connection.execute(FORGET)
 
+    def packed(self) -> dict[str, list[list[int]]]:
+        """What was counted, in plain types: of each function the statements, lines and runs."""
+        return {
+            name: [
+                [statement, line, each.runs[statement]] for statement, line in each.lines.items()
+            ]
+            for name, each in self.functions.items()
+        }
+
+    def add(self, packed: dict[str, list[list[int]]]) -> None:
+        """Add what another process counted."""
+        for name, statements in packed.items():
+            function = self.functions.setdefault(name, FunctionCoverage(name))
+            for statement, line, runs in statements:
+                function.lines[statement] = line
+                function.runs[statement] += runs
+
     def report(self) -> list[str]:
         """The table to print, lowest share first."""
         if not self.functions:
