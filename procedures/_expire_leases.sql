@@ -44,8 +44,11 @@ begin
       perform _log_event('lease_expired', v_task_id, v_attempt.id, v_before.agent_id,
                          detail => jsonb_build_object('worker', v_before.locked_by, 'status', v_after.status));
       v_expired := v_expired + 1;
-    exception when others then
-      perform _log_event('sweep_error', v_task_id, reason => sqlerrm, detail => jsonb_build_object('sqlstate', sqlstate));
+    exception
+      when lock_not_available then
+        null;  -- no fault of the row: the next sweep will see
+      when others then
+        perform _log_event('sweep_error', v_task_id, reason => sqlerrm, detail => jsonb_build_object('sqlstate', sqlstate));
     end;
   end loop;
   return v_expired;

@@ -4,7 +4,7 @@
 -- worker: the adopter. batch_size: most attempts, 1 to 1000. agents: names of the agents it serves, null for all.
 -- Returns the attempts as dequeue_tasks does, outcome adopted, with a fresh lease. A worker is dead when it stopped, or
 --   has been silent for a minute; one that sends no heartbeats (a person at psql), a minute after its claim.
--- Errors: LQ400 bad worker or batch size; LQ404 unknown agent.
+-- Errors: LQ400 bad worker or batch size; LQ404 unknown agent; 55P03 see Locks in db/README.md: call again.
 -- Locks: the tasks in id order, skipping locked ones, then their attempts.
 create or replace function lakequeue.adopt_attempts(
   worker text, batch_size integer default 10, agents text[] default null)
@@ -15,6 +15,7 @@ returns table (
   lease_expires_at timestamptz, parameters jsonb, model_prices jsonb, reserves_calls boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set lock_timeout = '100ms'
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

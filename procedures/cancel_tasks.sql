@@ -17,15 +17,16 @@ as $$
 #variable_conflict use_column
 declare
   v_actor text := _actor(actor);
+  v_locked bigint[];  -- those that were there at the lock: what is committed later was not meant
   v_before tasks;
   v_after tasks;
   v_outcomes jsonb := '{}'::jsonb;
 begin
   perform _check_chunk(tasks);
   -- All locks first: who waits for an enqueue's key never waits for somebody who waits here with changed tasks.
-  perform from tasks t where t.id = any(cancel_tasks.tasks) order by t.id for no key update;
+  v_locked := array(select t.id from tasks t where t.id = any(cancel_tasks.tasks) order by t.id for no key update);
   for v_before in
-    select t.* from tasks t where t.id = any(cancel_tasks.tasks) order by t.id
+    select t.* from tasks t where t.id = any(v_locked) order by t.id
   loop
     if v_before.status = 'enqueued' then
       update tasks t set status = 'cancelled', finished_at = _now(), retry_at = null where t.id = v_before.id

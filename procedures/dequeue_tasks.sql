@@ -6,7 +6,7 @@
 --   outcome busy and nothing else if other workers held the locks (try again in 5 to 20 ms); no row if nothing may
 --   be claimed now.
 -- Errors: LQ428 any isolation level but READ COMMITTED (counts would be stale); LQ400 bad worker or batch size; LQ404
---   unknown agent.
+--   unknown agent; 55P03 see Locks in db/README.md: call again.
 -- Locks: tries the throttle locks of the endpoints that have claimable tasks, exclusive where a limit applies, else
 --   shared, from a random start; waits, at most 250 ms, for one of them and only while holding none; then the claimed
 --   tasks, skipping locked ones.
@@ -19,6 +19,7 @@ returns table (
   lease_expires_at timestamptz, parameters jsonb, model_prices jsonb, reserves_calls boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set lock_timeout = '100ms'
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

@@ -16,14 +16,15 @@ as $$
 #variable_conflict use_column
 declare
   v_actor text := _actor(actor);
+  v_locked bigint[];  -- those that were there at the lock: what is committed later was not meant
   v_task tasks;
   v_new_id bigint;
   v_outcomes jsonb := '{}'::jsonb;
 begin
   perform _check_chunk(tasks);
-  perform from tasks t where t.id = any(reprocess_tasks.tasks) order by t.id for no key update;
+  v_locked := array(select t.id from tasks t where t.id = any(reprocess_tasks.tasks) order by t.id for no key update);
   for v_task in
-    select t.* from tasks t where t.id = any(reprocess_tasks.tasks) order by t.id
+    select t.* from tasks t where t.id = any(v_locked) order by t.id
   loop
     outcome := 'skipped';
     select n.id into v_new_id

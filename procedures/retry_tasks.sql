@@ -18,16 +18,17 @@ as $$
 #variable_conflict use_column
 declare
   v_actor text := _actor(actor);
+  v_locked bigint[];  -- those that were there at the lock: what is committed later was not meant
   v_before tasks;
   v_after tasks;
   v_attempt_id bigint;
   v_outcomes jsonb := '{}'::jsonb;
 begin
   perform _check_chunk(tasks);
-  perform from tasks t where t.id = any(retry_tasks.tasks) order by t.id for no key update;
+  v_locked := array(select t.id from tasks t where t.id = any(retry_tasks.tasks) order by t.id for no key update);
   -- Keys are taken in the order in which enqueue_tasks takes them; else the two could wait for each other.
   for v_before in
-    select t.* from tasks t where t.id = any(retry_tasks.tasks)
+    select t.* from tasks t where t.id = any(v_locked)
     order by t.dedup_key, t.agent_id, t.customer, t.id
   loop
     outcome := 'skipped';

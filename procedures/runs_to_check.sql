@@ -6,12 +6,13 @@
 -- none but those it started.
 -- Returns why: lease (extend the lease if it lives, fail_attempt if it is gone), cancel (stop it), lost (stop it, the
 --   task is somebody else's now; then fail_attempt, which notes its end).
--- Errors: LQ400 batch_size out of range.
+-- Errors: LQ400 batch_size out of range; 55P03 see Locks in db/README.md: call again.
 -- Locks: the tasks of the runs in id order, skipping locked ones, then the attempts.
 create or replace function lakequeue.runs_to_check(worker text, batch_size integer default 50, only_own boolean default false)
 returns table (attempt_id bigint, task_id bigint, agent text, run_id bigint, run_key uuid, why text)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set lock_timeout = '100ms'
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

@@ -10,12 +10,13 @@
 --
 -- batch_size: most rows of each kind, 1 to 1000.
 -- Returns how many of each kind. As long as one equals batch_size there may be more.
--- Errors: LQ400 batch_size out of range.
+-- Errors: LQ400 batch_size out of range; 55P03 see Locks in db/README.md: call again.
 -- Locks: one sweeper at a time (another returns at once with zeros); tasks in id order, skipping locked ones; attempts.
 create or replace function lakequeue.sweep_leases(batch_size integer default 50)
 returns table (expired integer, retries integer, runs_ended integer, workers_lost integer)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set lock_timeout = '100ms'
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

@@ -29,6 +29,8 @@ Connection = psycopg.Connection[DictRow]
 
 CONNECT_TIMEOUT = 10
 OLDEST_POSTGRES = 15
+TRIES = 5
+"""How often a call is made that has to give way to others."""
 
 
 class LakequeueError(Problem):
@@ -231,12 +233,19 @@ def call(conn: psycopg.Connection[Any], function: str, /, **parameters: Any) -> 
 
     Values travel without a type, so that the function's declared types decide (a Python float
     fits a real, an int a bigint, Json a json or jsonb). Text loses U+0000, which Postgres
-    cannot store and real documents contain.
+    cannot store and real documents contain. A call that had to give way to another (a deadlock,
+    a lock not available) is made again, since nothing of it was done.
     """
     with errors_in_words(), conn.cursor(row_factory=dict_row) as cursor:
         for cls, dumper in _DUMPERS:
             cursor.adapters.register_dumper(cls, dumper)
-        cursor.execute(_statement(function, tuple(parameters)), parameters)
+        for tries_left in reversed(range(TRIES if conn.autocommit else 1)):
+            try:
+                cursor.execute(_statement(function, tuple(parameters)), parameters)
+                break
+            except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
+                if not tries_left:
+                    raise
         return cursor.fetchall()
 
 
@@ -309,8 +318,9 @@ def errors_in_words() -> Iterator[None]:
         raise found from error
 
 
-# Not the caller's fault and gone after a while: shutdowns, restarts, too many connections.
-_PASSING = ("08", "57P", "53300")
+# Not the caller's fault and gone after a while: shutdowns, restarts, too many connections, and
+# locks that could not be had after several tries.
+_PASSING = ("08", "57P", "53300", "40P01", "55P03")
 _MISSING = ("3F000", "42883", "42P01")
 
 

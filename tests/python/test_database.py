@@ -55,6 +55,13 @@ def conn(empty_database: Database) -> Any:
             "create function lakequeue.rows(n int) returns table(a int, b text) "
             "language sql as $$ select i, 'row ' || i from generate_series(1, n) i $$"
         )
+        conn.execute("create sequence calls")  # counts what is rolled back, too
+        conn.execute(
+            "create function lakequeue.refuse_at_first(code text, times int) returns bigint "
+            "language plpgsql as $$ declare call bigint := nextval('public.calls'); begin "
+            "if call <= times then raise exception using errcode = code, message = 'giving way'; "
+            "end if; return call; end $$"
+        )
         yield conn
 
 
@@ -153,10 +160,26 @@ def test_refusals_carry_their_state_and_hint(conn: lakequeue_database.Connection
     assert lakequeue_database.call_value(conn, "give_int", value=1) == 1
 
 
-@pytest.mark.parametrize("state", ["57P01", "57P03", "53300", "08006"])
+@pytest.mark.parametrize("state", ["57P01", "57P03", "53300", "08006", "40P01", "55P03"])
 def test_passing_trouble(conn: lakequeue_database.Connection, state: str) -> None:
     with pytest.raises(DatabaseUnavailable, match="down for a while"):
         lakequeue_database.call(conn, "refuse", code=state, message="down for a while")
+
+
+@pytest.mark.parametrize("state", ["40P01", "55P03"])
+def test_a_call_that_had_to_give_way_is_made_again(
+    conn: lakequeue_database.Connection, state: str
+) -> None:
+    answer = lakequeue_database.call_value(conn, "refuse_at_first", code=state, times=4)
+    assert answer == 5
+
+
+def test_a_call_in_a_transaction_is_made_once(conn: lakequeue_database.Connection) -> None:
+    conn.autocommit = False
+    with pytest.raises(DatabaseUnavailable, match="giving way"):
+        lakequeue_database.call(conn, "refuse_at_first", code="40P01", times=1)
+    conn.rollback()
+    assert lakequeue_database.call_value(conn, "refuse_at_first", code="40P01", times=1) == 2
 
 
 def test_other_errors_stay_themselves(conn: lakequeue_database.Connection) -> None:

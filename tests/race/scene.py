@@ -143,10 +143,19 @@ select 'rule 15, response times: ' || p.how || ' ' || p::text
 
 
 def call(connection: psycopg.Connection[Any], function: str, **arguments: Any) -> list[Row]:
-    """The rows of `select * from lakequeue.function(argument => value, …)`."""
+    """The rows of `select * from lakequeue.function(argument => value, …)`.
+
+    Calls again, as callers should, what gave up a wait that could have closed a circle.
+    """
     names = ", ".join(f"{name} => %({name})s" for name in arguments)
     with connection.cursor(row_factory=dict_row) as cursor:
-        cursor.execute(f"select * from lakequeue.{function}({names})", arguments)
+        for tries_left in reversed(range(5 if connection.autocommit else 1)):
+            try:
+                cursor.execute(f"select * from lakequeue.{function}({names})", arguments)
+                break
+            except psycopg.errors.LockNotAvailable:
+                if not tries_left:
+                    raise
         return cursor.fetchall()
 
 

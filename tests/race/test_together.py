@@ -70,8 +70,12 @@ class Dice:
         """Time passes for some leases, as if their workers had died."""
         self.connection.execute(
             """update lakequeue.tasks set lease_expires_at = now() - interval '1 hour'
-                where id = any(array(select id from lakequeue.tasks where status = 'processing'
-                                      order by random() limit 2 for no key update skip locked))"""
+                where id = any(array(
+                  select id from lakequeue.tasks
+                   where id = any(array(select id from lakequeue.tasks where status = 'processing'
+                                         order by random() limit 2))
+                     and status = 'processing'
+                   order by id for no key update skip locked))"""
         )
 
     def age_and_sweep(self) -> None:

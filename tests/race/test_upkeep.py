@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import psycopg
 import pytest
 
 from tests.conftest import Clock
@@ -28,6 +29,30 @@ from tests.race.scene import (
     watching,
 )
 from tests.servers import Database
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        ("dequeue_tasks", {"worker": "w"}),
+        ("sweep_leases", {}),
+        ("adopt_attempts", {"worker": "w"}),
+        ("runs_to_check", {"worker": "w"}),
+    ],
+)
+def test_what_skips_locked_rows_waits_for_nothing(
+    database: Database, function: str, arguments: dict[str, str]
+) -> None:
+    """PostgreSQL itself waits where SKIP LOCKED says it would not, see Locks in db/README.md."""
+    configure(database)
+    enqueue(database, 1)
+    connection = database.connect("test_worker")
+    connection.execute("set statement_timeout = '10s'")
+    with database.server.admin(database.name) as holder, holder.transaction():
+        holder.execute("lock table lakequeue.tasks in access exclusive mode")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            call(connection, function, **arguments)
+    call(connection, function, **arguments)
 
 
 def kill(database: Database, worker: str) -> None:
