@@ -6,7 +6,7 @@ select plan(13);
 select new_task() as waiting \gset
 select task_of(attempt_in('confirmed')) as completed \gset
 set session authorization test_operator;
-select is(set_priority(:waiting, 9, 'urgent'), 'changed: its priority was 0', 'a task that waits');
+select is(set_priority(:waiting, 9, 'urgent'), 'changed: its priority was 5', 'a task that waits');
 select is(set_priority(:waiting, 9), 'skipped: its priority is 9 already', 'again');
 select is(set_priority(:completed, 9), 'skipped: it is completed', 'one that is completed');
 set session authorization test_owner;
