@@ -1,17 +1,17 @@
 -- Deletes tasks that were finished long ago, oldest first, with all that belongs to them: attempts, results, events, model
 -- calls, compute costs, their lines on batch pages, and batches of that age of which no line is left. Totals stay: rollups
--- keep what the tasks were and cost, and purged_tasks what of it can be counted no more.
---
--- Kept whatever their age: a task one of whose runs may be alive; and, unless forget_keys, a completed one with a dedup_key,
--- since without it the same document would be parsed and paid again.
+-- keep what the tasks were and cost, and purged_tasks what of it can be counted no more. A task one of whose runs may be
+-- alive is kept whatever its age.
 --
 -- older_than: how long ago they were finished at least; a day or more, since traces and bills come later than results.
--- batch_size: most tasks in one call, 1 to 1000; call again until it answers 0. reason: why. actor: who.
+-- batch_size: most tasks in one call, 1 to 1000; call again until it answers 0. completed: those, too; without their
+-- dedup_keys the same document would be parsed and paid again, so else only failed and cancelled ones go.
+-- reason: why. actor: who, as the web process names them.
 -- Returns how many of each were deleted.
 -- Errors: LQ400 an argument out of range; LQ403 not permitted.
 -- Locks: the tasks' rows in id order, skipping locked ones; then what is deleted with them.
 create or replace function lakequeue.purge_tasks(
-  older_than interval, batch_size integer default 500, forget_keys boolean default false,
+  older_than interval, batch_size integer default 500, completed boolean default false,
   reason text default null, actor text default null)
 returns table (tasks integer, attempts integer, results integer, documents integer, extractions integer)
 language plpgsql volatile security definer
@@ -41,15 +41,15 @@ begin
     where t.id = any(array(
         select o.id
         from agents g
-        cross join unnest('{completed, failed, cancelled}'::task_status[]) s(status)
+        cross join unnest('{failed, cancelled, completed}'::task_status[]) s(status)
         cross join lateral (
           select f.id, f.finished_at
           from tasks f
           where f.agent_id = g.id and f.status = s.status and f.finished_at is not null and f.finished_at < v_before
-            and (forget_keys or s.status <> 'completed' or f.dedup_key is null)
             and not exists (select from task_attempts a where a.task_id = f.id and a.run_ended_at is null)
           order by f.finished_at, f.id
           limit batch_size) o
+        where s.status <> 'completed' or purge_tasks.completed
         order by o.finished_at, o.id
         limit batch_size))
       and t.finished_at < v_before  -- unless it was retried between the look and the lock

@@ -45,7 +45,7 @@ select says_and_changes_nothing('select tasks from purge_tasks(''31 days'')', '0
 -- --- a batch ----------------------------------------------------------------------------------------------------------
 
 set session authorization test_operator;
-select results_eq('select * from purge_tasks(''30 days'', 1, reason => ''retention'')', 'values (1, 1, 1, 1, 1)', 'no more than a batch, and the oldest first');
+select results_eq('select * from purge_tasks(''30 days'', 1, true, ''retention'')', 'values (1, 1, 1, 1, 1)', 'no more than a batch, and the oldest first');
 set session authorization test_owner;
 select is_empty(format('select from tasks where id = %s', :old_task), 'the task is gone');
 select is_empty(format('select from task_attempts where id = %s', :old_attempt), 'with its attempt');
@@ -78,8 +78,8 @@ select results_eq(
 -- --- keys and living runs ---------------------------------------------------------------------------------------------
 
 select is((select max(e.task_id) from enqueue_tasks(:'agent', '[{"document_path": "/keyed.pdf", "dedup_key": "k"}]', extraction => :mixed) e),
-          :keyed_task::bigint, 'a completed document with a key is known still');
-select is(p.tasks, 1, 'unless keys are to be forgotten') from purge_tasks('30 days', forget_keys => true) p;
+          :keyed_task::bigint, 'a completed document is known still, by its key');
+select is(p.tasks, 1, 'unless completed ones are to go as well') from purge_tasks('30 days', completed => true) p;
 select is_empty(format('select from tasks where id = %s', :keyed_task), 'then it goes');
 select results_eq(format('select name from extraction_documents where extraction_id = %s', :mixed), array['x.txt'], 'a refused file stays on its page');
 select is((select count(*) from tasks t where t.id = task_of(:alive)), 1::bigint, 'a task whose run may be alive stays');
