@@ -17,11 +17,12 @@ declare
     'reporting_time', 'schema_version'];
   c_operate constant text[] := array[
     'pause_agent', 'resume_agent', 'cancel_task', 'cancel_tasks', 'retry_task', 'retry_tasks', 'reprocess_task',
-    'reprocess_tasks'];
+    'reprocess_tasks', 'set_priority', 'set_priorities'];
   c_configure constant text[] := array[
     'configure_agent', 'configure_endpoint', 'set_model_price', 'set_person'];
+  c_keep constant text[] := array['quiesce', 'move_here', 'purge_tasks'];
   c_work constant text[] := array[
-    'worker_heartbeat', 'dequeue_tasks', 'adopt_attempts', 'record_runs', 'runs_to_check', 'extend_leases',
+    'check_home', 'worker_heartbeat', 'dequeue_tasks', 'adopt_attempts', 'record_runs', 'runs_to_check', 'extend_leases',
     'fail_attempt', 'sweep_leases', 'fold_rollups', 'record_usage', 'attempts_to_settle', 'schema_version'];
   c_report constant text[] := array[
     'extend_leases', 'reserve_tokens', 'settle_tokens', 'store_result', 'record_callback', 'report_rate_limit',
@@ -34,8 +35,8 @@ begin
     from (values
       ('lakequeue_app', c_enqueue),
       ('lakequeue_reader', c_read),
-      ('lakequeue_operator', c_read || c_operate || c_configure),
-      ('lakequeue_web', c_enqueue || c_read || c_operate || array['record_callback', 'record_callbacks']),
+      ('lakequeue_operator', c_read || c_operate || c_configure || c_keep),
+      ('lakequeue_web', c_enqueue || c_read || c_operate || array['check_home', 'record_callback', 'record_callbacks']),
       ('lakequeue_worker', c_work),
       ('lakequeue_agent', c_report)
     ) g(role, routines)

@@ -2,7 +2,8 @@
 -- their attempts are one statement, so that they exist together or not at all; the delta is written before, while usage is
 -- still that of the earlier attempts. attempt_count rises here (rule 7): a crash counts.
 --
--- tasks: ids, locked by the caller. Returns the ids of the new attempts.
+-- tasks: ids, locked by the caller. An attempt notes its agent's job, unless the worker runs agents on its own machine.
+-- Returns the ids of the new attempts.
 create or replace function lakequeue._claim(tasks bigint[], worker text)
 returns bigint[]
 language plpgsql volatile
@@ -10,6 +11,7 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
   v_now timestamptz := _now();
+  v_local boolean := coalesce((select w.relay = 'local' from workers w where w.name = worker), false);
   v_attempt_ids bigint[];
 begin
   -- A task that ran before carries what its earlier attempts used; one that never ran carries nothing.
@@ -31,10 +33,12 @@ begin
         locked_by = worker, lease_expires_at = v_now + a.lease_duration
     from agents a
     where t.id = any(_claim.tasks) and a.id = t.agent_id
-    returning t.id, t.attempt_count, t.agent_id, a.model_endpoint_id, t.estimated_tokens, a.reserves_calls
+    returning t.id, t.attempt_count, t.agent_id, a.model_endpoint_id, t.estimated_tokens, a.reserves_calls, a.job_id
   ), started as (
-    insert into task_attempts as n (task_id, number, agent_id, endpoint_id, estimated_tokens, reserves_calls, worker, started_at)
-    select c.id, c.attempt_count, c.agent_id, c.model_endpoint_id, c.estimated_tokens, c.reserves_calls, worker, v_now
+    insert into task_attempts as n (
+      task_id, number, agent_id, endpoint_id, estimated_tokens, reserves_calls, job_id, worker, started_at)
+    select c.id, c.attempt_count, c.agent_id, c.model_endpoint_id, c.estimated_tokens, c.reserves_calls,
+           case when not v_local then c.job_id end, worker, v_now
     from claimed c
     returning n.id
   )

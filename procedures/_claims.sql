@@ -14,7 +14,7 @@ declare
   v_prices jsonb := _model_prices();
 begin
   return query
-    select how, t.id, a.id, a.number, g.name, g.job_id,
+    select how, t.id, a.id, a.number, g.name, a.job_id,
            a.run_key, _callback_token(a.id, a.run_key), t.customer, t.document_path, t.payload, t.page_count,
            t.priority, a.estimated_tokens,
            -- no join: with old statistics the planner reads every attempt of the endpoint to find these few

@@ -1,4 +1,6 @@
 -- Ends attempts whose lease and grace have run out; see sweep_leases. Returns how many.
+-- A job run is looked up once more before that, whichever worker sweeps: as long as a worker of job runs lives, the sweep
+-- waits until runs_to_check has handed it out after lease and grace, and then a minute for what is found.
 -- Each row has a savepoint of its own: one that cannot be ended (an event says why) is passed over for a minute.
 create or replace function lakequeue._expire_leases(batch_size integer)
 returns integer
@@ -7,6 +9,9 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
   v_now timestamptz := _now();
+  v_looked_after boolean := exists (
+    select from workers w
+    where w.relay = 'databricks' and w.stopped_at is null and w.heartbeat_at >= v_now - interval '1 minute');
   v_expired integer := 0;
   v_task_id bigint;
   v_before tasks;
@@ -18,7 +23,12 @@ begin
     select t.id
     from agents g
     join tasks t on t.agent_id = g.id and t.status = 'processing'
+    left join lateral (  -- LIMIT keeps it a probe per task, whatever the statistics say
+      select r.job_id, r.run_id, r.checked_at from task_attempts r where r.task_id = t.id and r.status = 'running' limit 1) a
+      on v_looked_after
     where t.lease_expires_at + g.reconcile_grace <= v_now
+      and (a.job_id is null or a.run_id is null
+           or (a.checked_at >= t.lease_expires_at + g.reconcile_grace and a.checked_at <= v_now - interval '1 minute'))
       -- a scalar probe per task: as NOT EXISTS the planner would read all events and hash them
       and (
         select max(e.at) from task_events e

@@ -1,7 +1,8 @@
 -- Gives a worker the attempts that a dead worker claimed but never recorded a run for. The adopter submits them with
 -- the same run key and token, so that a run which was submitted after all is found again, not paid twice.
 --
--- worker: the adopter. batch_size: most attempts, 1 to 1000. agents: names of the agents it serves, null for all.
+-- worker: the adopter. batch_size: most attempts, 1 to 1000. agents: names of the agents it serves, null for all. A worker
+-- of job runs adopts what was claimed for a job, with that very job, one of local runs the rest (see dequeue_tasks).
 -- Returns the attempts as dequeue_tasks does, outcome adopted, with a fresh lease. A worker is dead when it stopped, or
 --   has been silent for a minute; one that sends no heartbeats (a person at psql), a minute after its claim.
 -- Errors: LQ400 bad worker or batch size; LQ404 unknown agent; 55P03 see Locks in db/README.md: call again.
@@ -24,6 +25,7 @@ as $$
 declare
   v_now timestamptz := _now();
   v_agent_ids integer[] := _agent_ids(agents);
+  v_relay text := (select w.relay from workers w where w.name = worker);
   v_task_ids bigint[];
   v_attempt_ids bigint[];
 begin
@@ -40,10 +42,11 @@ begin
         from agents g
         join tasks p on p.agent_id = g.id and p.status = 'processing'
         cross join lateral (  -- LIMIT keeps it a probe per task, whatever the statistics say
-          select r.run_id, r.started_at from task_attempts r where r.task_id = p.id and r.status = 'running' limit 1) a
+          select r.run_id, r.job_id, r.started_at from task_attempts r where r.task_id = p.id and r.status = 'running' limit 1) a
         left join workers w on w.name = p.locked_by
         where g.id = any(v_agent_ids)
           and a.run_id is null
+          and (v_relay is null or (v_relay = 'databricks') = (a.job_id is not null))
           and p.locked_by <> adopt_attempts.worker
           and p.cancel_requested_at is null
           and p.lease_expires_at > v_now

@@ -1,5 +1,5 @@
 -- Attempts that ended within the last hour and whose usage no trace has settled yet, newest first; a trace that has not
--- come by then will not. The worker looks their traces up and calls record_usage.
+-- come by then will not; none that a copy inherited (see quiesce). The worker looks their traces up and calls record_usage.
 --
 -- batch_size: most attempts, 1 to 1000.
 -- Errors: LQ400 batch_size out of range.
@@ -21,6 +21,7 @@ begin
     select a.id, a.task_id, a.trace_id, a.ended_at
     from task_attempts a
     where a.ended_at is not null and a.usage_source is distinct from 'trace' and a.ended_at > v_from
+      and a.id > (select i.inherited_attempts from installation i)
     order by a.ended_at desc
     limit batch_size;
 end $$;

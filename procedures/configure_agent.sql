@@ -1,8 +1,8 @@
 -- Creates an agent or changes it. Whatever is null stays as it is; for a limit 0 means none. The three throttle modes
 -- are max_concurrent_tasks alone, max_tpm alone, or both (the stricter one wins).
 --
--- agent: its name. job_id: Databricks job. model_endpoint: whose budget it spends; made if unknown, by default one of
--- its own with the agent's name. lease_duration: without a heartbeat its attempts lose their task after this.
+-- agent: its name. job_id: Databricks job: workers of job runs serve it; 0: none, workers of local runs do. model_endpoint:
+-- whose budget it spends; made if unknown, by default one of its own with the agent's name. lease_duration: without a heartbeat its attempts lose their task after this.
 -- reconcile_grace: how long after that a run may still live; by default one lease, 0 where no run outlives its worker.
 -- max_attempts, max_rate_limited: failures, and rate limits, at which a task fails for good. retry_base, retry_cap: first
 -- and longest wait before a retry.
@@ -60,7 +60,7 @@ begin
   insert into agents (name, model_endpoint_id) values (agent, v_endpoint_id) on conflict do nothing;
   select a.* into v_before from agents a where a.name = agent;
   update agents a
-  set job_id = coalesce(configure_agent.job_id, a.job_id),
+  set job_id = nullif(coalesce(configure_agent.job_id, a.job_id), 0),
       model_endpoint_id = v_endpoint_id,
       former_endpoint_ids = case when a.model_endpoint_id = v_endpoint_id or a.model_endpoint_id = any(a.former_endpoint_ids)
                                  then a.former_endpoint_ids else a.former_endpoint_ids || a.model_endpoint_id end,

@@ -1,7 +1,9 @@
 -- Claims tasks for a worker: throttle and claim in one transaction (rules 1 to 6, 12). Call it in a transaction of its
 -- own (autocommit), since the throttle locks last until commit.
 --
--- worker: its name. batch_size: most tasks to claim, 1 to 1000. agents: names of the agents served, null for all.
+-- worker: its name. batch_size: most tasks to claim, 1 to 1000. agents: names of the agents served, null for all; of
+-- these a worker of job runs serves those that have a job, one of local runs the others, and a name without a row in
+-- workers (a person at psql) both.
 -- Returns the claimed attempts in rule 2's order with all that their runs need (outcome claimed); one row with
 --   outcome busy and nothing else if other workers held the locks (try again in 5 to 20 ms); no row if nothing may
 --   be claimed now.
@@ -26,6 +28,7 @@ set jit = off
 as $$
 declare
   v_agent_ids integer[];
+  v_relay text := (select w.relay from workers w where w.name = worker);
   v_endpoint record;
   v_exclusive integer[] := '{}'::integer[];  -- endpoints held with limits
   v_shared integer[] := '{}'::integer[];     -- endpoints held without
@@ -58,6 +61,7 @@ begin
     join model_endpoints e on e.id = a.model_endpoint_id
     where (dequeue_tasks.agents is null or a.id = any(v_agent_ids))
       and a.paused_at is null
+      and (v_relay is null or (v_relay = 'databricks') = (a.job_id is not null))
       and coalesce(e.cooldown_until <= _now(), true)
       and _has_claimable(a.id)
     group by e.id

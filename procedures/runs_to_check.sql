@@ -1,14 +1,16 @@
 -- The runs that somebody should look up at the relay now: those whose lease is in its last third or over, those that
 -- were asked to cancel, and those that outlived their attempt. Each is handed out once in 10 seconds, whoever asks, so
--- that several workers together ask the relay no more often than one.
+-- that several workers together ask the relay no more often than one; and once more when its lease and reconcile_grace are
+-- over, before the sweep decides (see _expire_leases).
 --
--- worker: who asks: its own runs come first. batch_size: most runs, 1 to 1000. only_own: no others, for a relay that knows
--- none but those it started.
+-- worker: who asks: its own runs come first. A worker of job runs is given those of jobs, anybody's, one of local runs only
+-- its own: no relay is asked for what it cannot know. A name without a row in workers is given all.
+-- batch_size: most runs, 1 to 1000.
 -- Returns why: lease (extend the lease if it lives, fail_attempt if it is gone), cancel (stop it), lost (stop it, the
 --   task is somebody else's now; then fail_attempt, which notes its end).
 -- Errors: LQ400 batch_size out of range; 55P03 see Locks in db/README.md: call again.
 -- Locks: the tasks of the runs in id order, skipping locked ones, then the attempts.
-create or replace function lakequeue.runs_to_check(worker text, batch_size integer default 50, only_own boolean default false)
+create or replace function lakequeue.runs_to_check(worker text, batch_size integer default 50)
 returns table (attempt_id bigint, task_id bigint, agent text, run_id bigint, run_key uuid, why text)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -20,6 +22,7 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := _now();
+  v_relay text := (select w.relay from workers w where w.name = worker);
   v_ids bigint[];
   v_task_ids bigint[];
   v_checked bigint[];
@@ -30,16 +33,16 @@ begin
 
   v_ids := array(
     with processing as (
-      select a.id, a.task_id, a.worker, t.lease_expires_at as due
+      select a.id, a.task_id, a.worker, a.job_id, t.lease_expires_at as due
       from agents g
       join tasks t on t.agent_id = g.id and t.status = 'processing'
       cross join lateral (  -- LIMIT keeps it a probe per task, whatever the statistics say
         select r.* from task_attempts r where r.task_id = t.id and r.status = 'running' limit 1) a
       where a.run_id is not null
         and (t.cancel_requested_at is not null or t.lease_expires_at <= v_now + g.lease_duration / 3)
-        and coalesce(a.checked_at <= v_now - interval '10 seconds', true)
+        and coalesce(a.checked_at <= v_now - interval '10 seconds' and a.checked_at < t.lease_expires_at + g.reconcile_grace, true)
     ), outlived as (
-      select a.id, a.task_id, a.worker, a.presumed_dead_at as due
+      select a.id, a.task_id, a.worker, a.job_id, a.presumed_dead_at as due
       from task_attempts a
       where a.run_ended_at is null and a.presumed_dead_at is not null
         and a.run_id is not null
@@ -48,7 +51,9 @@ begin
     )
     select d.id
     from (select p.* from processing p union all select o.* from outlived o) d
-    where not only_own or d.worker = runs_to_check.worker
+    where case v_relay when 'local' then d.worker = runs_to_check.worker and d.job_id is null
+                       when 'databricks' then d.job_id is not null
+                       else true end
     order by d.worker is distinct from runs_to_check.worker, d.due
     limit batch_size);
 
@@ -79,5 +84,5 @@ begin
     order by array_position(v_ids, a.id);
 end $$;
 
-comment on function lakequeue.runs_to_check(text, integer, boolean) is
+comment on function lakequeue.runs_to_check(text, integer) is
   'Runs to look up now: near the end of their lease, to be cancelled, or outliving their attempt.';

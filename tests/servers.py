@@ -303,6 +303,11 @@ class Server:
         """A database of its own with the product installed."""
         return self._create(OWNER if kind == "prepared" else INSTALLER, self.template(kind))
 
+    def copy(self, database: Database) -> Database:
+        """A copy of a database that nobody is connected to."""
+        database.close()
+        return self._create(database.owner, database.name)
+
     def _create(self, owner: str, template: str) -> Database:
         name = f"test_{next(self._numbers)}"
         with self.admin() as connection:

@@ -55,6 +55,10 @@ class NotInstalled(Problem):
 class Login(Protocol):
     """Where the password of a connection comes from, when it is not written anywhere."""
 
+    @property
+    def endpoint(self) -> str:
+        """Give the Lakebase endpoint that it is for."""
+
     def password(self) -> str:
         """Give one that is valid now; raises DatabaseUnavailable when there is none."""
 
@@ -78,6 +82,8 @@ class _Connection(psycopg.Connection[DictRow]):
 
     made_at: float
     """time.monotonic() at its beginning."""
+    at_home = False
+    """Whether check_home has let it pass."""
 
     @classmethod
     def connect(cls, conninfo: str = "", **options: Any) -> Self:
@@ -247,6 +253,17 @@ def call(conn: psycopg.Connection[Any], function: str, /, **parameters: Any) -> 
                 if not tries_left:
                     raise
         return cursor.fetchall()
+
+
+def check_home(conn: psycopg.Connection[Any]) -> None:
+    """Refuse to work on a copy of an installation: once a connection, before it does anything.
+
+    Raises LakequeueError LQ421, with what to do.
+    """
+    if not getattr(conn, "at_home", False):
+        call(conn, "check_home", lakebase_endpoint=_logins[0].endpoint if _logins else None)
+        if isinstance(conn, _Connection):
+            conn.at_home = True
 
 
 def call_value(conn: psycopg.Connection[Any], function: str, /, **parameters: Any) -> Any:

@@ -139,8 +139,11 @@ def _jobs(client: WorkspaceClient, agents: list[dict[str, Any]] | None) -> Itera
     if not with_job:
         hint = "select lakequeue.configure_agent('document-parser', job_id => …)"
         yield Finding("jobs", State.WRONG, "no agent has a job", hint)
-    for agent in with_job:
+    for agent in agents if with_job else []:
         part = f"job of {agent['agent']}"
+        if agent["job_id"] is None:
+            yield Finding(part, State.NOTE, "it has none: only workers of local runs serve it")
+            continue
         try:
             with workspace.errors_in_words(f"looking at job {agent['job_id']}"):
                 job = client.jobs.get(agent["job_id"])

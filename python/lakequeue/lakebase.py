@@ -37,7 +37,7 @@ class Login:
 
         endpoint: projects/PROJECT/branches/BRANCH/endpoints/ENDPOINT. clock: seconds since 1970.
         """
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._clock = clock
         self._guard = threading.Lock()
         self._token: str | None = None
@@ -60,7 +60,7 @@ class Login:
                     self._renew_at = now + AGAIN_SECONDS
                     return self._token
                 raise DatabaseUnavailable(
-                    f"no database credential for {self._endpoint}: {error.message}",
+                    f"no database credential for {self.endpoint}: {error.message}",
                     "check LAKEBASE_ENDPOINT, and that the service principal may use it",
                 ) from error
 
@@ -76,7 +76,7 @@ class Login:
             self._client = workspace.client()
             self._process = os.getpid()
         with workspace.errors_in_words("asking for a database credential"):
-            made = self._client.postgres.generate_database_credential(self._endpoint)
+            made = self._client.postgres.generate_database_credential(self.endpoint)
         if not made.token or made.expire_time is None:
             raise workspace.Unreachable("the answer holds no credential")
         self._token = made.token

@@ -59,8 +59,6 @@ the window) waits at most 5 % longer than it had to, and an idle database is ask
 """
 BUSY_SECONDS = (0.005, 0.02)
 CHECK_BATCH = 500
-CHECK_SECONDS = 60.0
-"""How long the sweep waits for a look-up."""
 SWEEP_BATCH = 50
 ADOPT_BATCH = 10
 FOLD_BATCH = 10_000
@@ -176,7 +174,6 @@ class Worker:
         # Attempt: run, while the relay counts it as alive; empty for runs that outlive the worker.
         self._runs: dict[int, int] = {}
         self._checking: _Check | None = None
-        self._check_until = 0.0
 
         self._look = _Step("look for tasks", self._look_for_tasks, self._idle_delay)
         self._submitting = _Step("submit", self._submit, lambda: TEND_SECONDS)
@@ -209,7 +206,10 @@ class Worker:
     # --- the loop -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Work until `stop`. Raises a Problem when the schema is not the one it knows."""
+        """Work until `stop`.
+
+        Raises a Problem when the schema is not the one it knows, or the database is a copy.
+        """
         log.info("worker %s starts", self.name)
         try:
             self._relay.start(self.wake)
@@ -350,8 +350,13 @@ class Worker:
             return False
         try:
             self._connection = database.connect(self._conninfo, application_name="lakequeue worker")
+            database.check_home(self._connection)
         except DatabaseUnavailable as error:
             self._lost(error)
+            return False
+        except psycopg.Error as error:
+            # Such as a login without rights: nothing is done until it is known where this is.
+            self._lost(Problem(f"the database cannot be worked on: {error}"))
             return False
         self._database.succeed()
         if self._away_since is not None:
@@ -390,6 +395,7 @@ class Worker:
             host=socket.gethostname(),
             pid=os.getpid(),
             version=__version__,
+            relay=self._relay.kind,
         )
         problem = version_problem(next(iter(rows[0].values())))
         if problem is not None:
@@ -551,10 +557,8 @@ class Worker:
             "runs_to_check",
             worker=self.name,
             batch_size=CHECK_BATCH,
-            only_own=not self._relay.outlives_worker,
         )
         run_ids = [row["run_id"] for row in rows]
-        self._check_until = time.monotonic() + CHECK_SECONDS
         return (rows, self._call_relay(self._relay.states, run_ids)) if rows else None
 
     def _report_ended(self) -> None:
@@ -620,10 +624,6 @@ class Worker:
             log.error("attempt %d cannot be closed as %s: %s", attempt_id, error_class, error)
 
     def _sweep_leases(self) -> None:
-        """Sweep, but not while the runs of leases that end are being looked up, if that goes on."""
-        if self._checking is not None and time.monotonic() < self._check_until:
-            self._sweep.due = time.monotonic() + LOOK_SECONDS
-            return
         for _ in range(ROUNDS):
             (row,) = self._call("sweep_leases", batch_size=SWEEP_BATCH)
             if any(row.values()):

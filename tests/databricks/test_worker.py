@@ -347,10 +347,7 @@ def test_after_an_outage_runs_are_looked_up_before_the_sweep_decides(scene: Scen
     assert scene.workspace.called("/runs/") <= 5
 
 
-def test_a_look_up_that_hangs_does_not_stop_the_sweep(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lakequeue.worker.CHECK_SECONDS", 0.2)
+def test_a_look_up_that_hangs_does_not_stop_the_sweep(scene: Scene) -> None:
     scene.configure(max_attempts=1)
     scene.enqueue(1)
     with running(scene.worker()):
@@ -358,8 +355,35 @@ def test_a_look_up_that_hangs_does_not_stop_the_sweep(
         never = threading.Event()
         scene.workspace.fault("runs/get", hold=never)
         scene.advance(3 * LEASE)
+        until(lambda: scene.workspace.called("runs/get"))
+        scene.advance(61)
         scene.wait_until(failed=1)
         never.set()
+
+
+def test_a_sweep_by_another_worker_waits_for_the_look_up(scene: Scene) -> None:
+    """Both come back after an outage: what one looks up the other must not give away."""
+    scene.enqueue(1)
+    with running(scene.worker()):
+        run = scene.run()
+    scene.clock.advance(hours=5)
+    answer = threading.Event()
+    scene.workspace.fault("runs/get", hold=answer)
+    with running(scene.worker()):
+        until(lambda: scene.workspace.called("runs/get"))
+        with running(scene.worker()) as other:
+            time.sleep(2.5)  # it sweeps every second
+            assert scene.statuses() == {"processing": 1}
+            answer.set()
+            until(
+                lambda: scene.query(
+                    "select from lakequeue.tasks where lease_expires_at > lakequeue._now()"
+                )
+            )
+            assert other.is_alive()
+    assert [a["status"] for a in scene.attempts()] == ["running"]
+    assert run.active
+    assert len(scene.workspace.runs) == 1
 
 
 # --- cancelling ---------------------------------------------------------------------------------

@@ -318,7 +318,8 @@ begin
   return tap.is(v_state, '42501', login || ' may not call it');
 end $$;
 
--- Rule 15: how what the deltas add up to differs from what a count of tasks and attempts gives; null: not at all.
+-- Rule 15: how what the deltas add up to differs from what a count of tasks and attempts, and of what was purged, gives;
+-- null: not at all.
 create function scenario.ledger_differences()
 returns text
 language sql security definer set search_path = lakequeue, pg_temp
@@ -329,7 +330,7 @@ as $$
     from task_deltas d cross join lateral _delta_sides(d) s
     group by s.agent_id, s.customer, s.status, s.day, s.bucket
     having (sum(s.tasks), sum(s.input_tokens), sum(s.output_tokens), sum(s.cached_tokens), sum(s.llm_cost)) <> (0, 0, 0, 0, 0)
-  ), truth as (
+  ), counted as (
     select t.agent_id, t.customer, t.status, (t.finished_at at time zone i.time_zone)::date as day,
            case when t.status = 'completed' then ceil(
              ln(greatest(extract(epoch from t.finished_at - t.created_at)::float8, 0.001)) / ln(1.05::float8))::smallint end as bucket,
@@ -338,6 +339,11 @@ as $$
       select coalesce(sum(a.input_tokens), 0) as input, coalesce(sum(a.output_tokens), 0) as output,
              coalesce(sum(a.cached_tokens), 0) as cached, coalesce(sum(a.llm_cost), 0) as cost
       from task_attempts a where a.task_id = t.id) u
+    group by 1, 2, 3, 4, 5
+  ), truth as (
+    select c.agent_id, c.customer, c.status, c.day, c.bucket, sum(c.tasks) as tasks, sum(c.input) as input,
+           sum(c.output) as output, sum(c.cached) as cached, sum(c.cost) as cost
+    from (table counted union all table purged_tasks) c
     group by 1, 2, 3, 4, 5
   ), differences as (
     (select 'ledger' as side, l.* from ledger l except all select 'ledger', h.* from truth h)

@@ -2,7 +2,7 @@
 -- until then it holds its place. A row that cannot be ended stops none of the others and is passed over for a minute.
 begin;
 \ir scenarios.sql
-select plan(34);
+select plan(47);
 
 select new_task() as task \gset
 select configure_agent(agent_of(:task), lease_duration => '2 min', reconcile_grace => '3 min', max_concurrent_tasks => 1, max_attempts => 3) \gset
@@ -97,5 +97,53 @@ select is(array[_expire_leases(2), _expire_leases(2), _expire_leases(2), _expire
 
 select ledger_is_exact();
 select not_for('test_worker', 'select lakequeue._expire_leases(1)');
+-- --- a job run is looked up before that, whoever sweeps -----------------------------------------------------------
+
+create temporary table job (attempt bigint);
+create function pg_temp.start_job(run bigint)
+returns bigint language plpgsql
+as $$
+declare
+  v_task bigint := new_task();
+  v_attempt bigint;
+begin
+  perform configure_agent(agent_of(v_task), job_id => 7);
+  v_attempt := claim(v_task);
+  if run is not null then
+    perform record_runs(array[v_attempt], array[run]);
+  end if;
+  return v_attempt;
+end $$;
+select pg_temp.start_job(501) as job_run, pg_temp.start_job(502) as second, pg_temp.start_job(null) as unsubmitted, start() as here \gset
+select count(*) from record_runs(array[:here], array[503]) \gset
+select advance('10 min') \gset
+savepoint due;
+select _expire_leases(50) \gset
+select is(states(:job_run), 'enqueued expired', 'no worker of job runs lives: it is over');
+rollback to due;
+select worker_heartbeat('jobs', relay => 'databricks'), worker_heartbeat('here', relay => 'local') \gset
+select _expire_leases(1) \gset
+select _expire_leases(50) \gset
+select is(states(attempt), expected, what)
+from (values (:job_run, 'processing running', 'one lives, that has not looked: nothing is decided'), (:second, 'processing running', 'about no job run'),
+             (:unsubmitted, 'enqueued expired', 'nothing to look up'), (:here, 'enqueued expired', 'a local run, which it cannot look up')) v(attempt, expected, what);
+select is(count(*), 2::bigint, 'it is handed out') from runs_to_check('jobs') r where r.attempt_id in (:job_run, :second);
+select is(answer, 'extended', '(the second lives)') from extend_leases(array[:second], array[token(:second)]);
+select advance('60 s' - interval '1 us') \gset
+select worker_heartbeat('jobs') \gset
+select is(_expire_leases(50), 0, 'a minute for the answer');
+select is_empty(format('select from runs_to_check(''jobs'') where attempt_id = %s', :job_run), 'which is asked for once');
+select advance('1 us') \gset
+select is(_expire_leases(50), 1, 'then it is over');
+select is(states(:job_run) || ', ' || states(:second), 'enqueued expired, processing running', 'for the one that nobody could look up');
+-- What was looked up before lease and grace were over is looked up again.
+select advance('540 s' - interval '1 us') \gset
+select worker_heartbeat('jobs') \gset
+select is(count(*), 1::bigint, '(looked up a moment before)') from runs_to_check('jobs') r where r.attempt_id = :second;
+select advance('65 s') \gset
+select worker_heartbeat('jobs') \gset
+select is(_expire_leases(50), 0, 'an older answer does not count');
+select is(count(*), 1::bigint, 'it is asked for once more') from runs_to_check('jobs') r where r.attempt_id = :second;
+
 select * from finish();
 rollback;

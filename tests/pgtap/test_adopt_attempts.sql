@@ -2,7 +2,7 @@
 -- token, so that nothing is paid twice; what a living worker has stays with it.
 begin;
 \ir scenarios.sql
-select plan(50);
+select plan(54);
 
 select worker_heartbeat('dead') \gset
 select worker_heartbeat('alive') \gset
@@ -123,6 +123,20 @@ select results_eq($$select count(*) from adopt_attempts('heir', 10, '{another ag
 select results_eq(format($$select attempt_id from adopt_attempts('heir', 10, array['another agent', %L])$$, agent_of(task_of(:served))),
                   array[:served]::bigint[], 'of one that it serves');
 select refused($$select adopt_attempts('heir', 10, '{nobody}')$$, 'LQ404', 'an agent that there is not');
+
+-- a worker of job runs adopts job runs, with the job they were claimed for; one of local runs the others
+select worker_heartbeat('jobs', relay => 'databricks'), worker_heartbeat('here', relay => 'local') \gset
+select pg_temp.with_dead_worker(start()) as local_run \gset
+select new_task() as task \gset
+select configure_agent(agent_of(:task), job_id => 77) \gset
+select pg_temp.with_dead_worker(claim(:task)) as job_run \gset
+select configure_agent(agent_of(:task), job_id => 78) \gset
+savepoint dead;
+select set_eq($$select attempt_id, job_id from adopt_attempts('jobs', 100)$$, format('values (%s::bigint, 77::bigint)', :job_run), 'a job run, by the same job');
+select set_eq($$select attempt_id, job_id from adopt_attempts('here', 100)$$, format('values (%s::bigint, null::bigint)', :local_run), 'a local run');
+rollback to dead;
+select is_empty(format('select from adopt_attempts(''here'', 100, array[%L])', agent_of(:task)), 'not the other way round');
+select is(cardinality(pg_temp.adopted()), 2, 'whoever does not say where it runs agents adopts both');
 
 -- --- a batch --------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 -- Agents: made with defaults, changed a value at a time, refused outside the documented ranges; moving to another
 -- endpoint remembers the old one.
 begin;
-select plan(81);
+select plan(82);
 
 create function pg_temp.agent(agent text) returns agents language sql as
 $$ select a from lakequeue.agents a where a.name = agent.agent $$;
@@ -40,6 +40,8 @@ select is((pg_temp.agent('_ca parser')).max_concurrent_tasks, null, '0 takes a l
 select is((pg_temp.agent('_ca parser')).max_tpm, 200000::bigint, 'and only that one');
 select configure_agent('_ca parser', max_tpm => 0);
 select is((pg_temp.agent('_ca parser')).max_tpm, null, 'or the other');
+select configure_agent('_ca parser', job_id => 0);
+select is((pg_temp.agent('_ca parser')).job_id, null, 'and the job');
 
 -- reconcile_grace
 select configure_agent('_ca grace', lease_duration => '2 hours');

@@ -1,7 +1,7 @@
 -- The worker's call: what it returns and does, the order and fairness of rule 2, and what it refuses. Limits are tested in
 -- test__admit.sql, several workers at once in tests/race.
 begin;
-select plan(64);
+select plan(70);
 
 select set_clock('2026-03-01 09:00+00');
 -- the paths of what a dequeue claims, in the order it returns them
@@ -174,6 +174,25 @@ select configure_agent('_dq beside', model_endpoint => '_dq limited');
 select configure_agent('_dq limited', max_concurrent_tasks => 7), configure_endpoint('_dq limited', max_concurrent_tasks => 0);
 select enqueue_task('_dq beside', '/b');
 select is(pg_temp.take(array['_dq beside']), '/b', 'an agent without limits is served beside one with limits of its own');
+
+-- --- who serves whom -------------------------------------------------------------------------------
+select configure_agent('_dq job', job_id => 77), configure_agent('_dq here');
+select enqueue_tasks(a, '[{"document_path": "/1"}, {"document_path": "/2"}]') from unnest(array['_dq job', '_dq here']) a;
+select worker_heartbeat('_dq local', relay => 'local'), worker_heartbeat('_dq jobs', relay => 'databricks'), worker_heartbeat('_dq mute');
+select results_eq($$select agent, job_id from dequeue_tasks('_dq local', 1, array['_dq job', '_dq here'])$$, $$values ('_dq here', null::bigint)$$,
+  'a worker of local runs serves agents without a job');
+select results_eq($$select agent, job_id from dequeue_tasks('_dq jobs', 1, array['_dq job', '_dq here'])$$, $$values ('_dq job', 77::bigint)$$,
+  'one of job runs those with one');
+select set_eq($$select agent, job_id from dequeue_tasks('_dq mute', 2, array['_dq job', '_dq here'])$$, $$values ('_dq here', null::bigint), ('_dq job', 77)$$,
+  'one that does not say where it runs them, both');
+select enqueue_task('_dq job', '/3'), configure_agent('_dq job', job_id => 78);
+select results_eq($$select agent, job_id from dequeue_tasks('_dq jobs', 1, array['_dq job'])$$, $$values ('_dq job', 78::bigint)$$, 'the job of a run is the agent''s at its claim');
+select results_eq($$select a.job_id from task_attempts a join agents g on g.id = a.agent_id and g.name = '_dq job' order by a.id$$,
+  $$values (77::bigint), (77), (78)$$, 'and stays what it was');
+-- An agent that gets a job between the look and the claim of a worker of local runs: the run is here all the same.
+select enqueue_task('_dq job', '/4') as task \gset
+select _claim(array[:task], '_dq local');
+select is((select a.job_id from task_attempts a where a.task_id = :task), null, 'an attempt knows where its run is');
 
 -- --- refused -------------------------------------------------------------------------------------
 select enqueue_task('_dq a', '/left');

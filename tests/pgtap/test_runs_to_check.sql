@@ -1,7 +1,7 @@
 -- runs_to_check: which runs somebody should look up at the relay now, and why; each once in ten seconds, whoever asks.
 begin;
 \ir scenarios.sql
-select plan(55);
+select plan(57);
 
 -- Starts an attempt with a run.
 create sequence pg_temp.runs start 100;
@@ -107,9 +107,16 @@ update task_attempts a set worker = r.worker from owned r where a.id = r.attempt
 update tasks t set locked_by = r.worker, lease_expires_at = _now() + case r.worker when 'w1' then interval '1 s' when 'w2' then '3 s' else '2 s' end
 from owned r where t.id = task_of(r.attempt);
 savepoint three;
+select worker_heartbeat('w2', relay => 'local') \gset
 select results_eq(
-  $$select attempt_id from runs_to_check('w2', only_own => true)$$, $$select attempt from owned where worker = 'w2'$$,
-  'a relay that knows only its own runs is given no others');
+  $$select attempt_id from runs_to_check('w2')$$, $$select attempt from owned where worker = 'w2'$$,
+  'a worker of local runs is given its own');
+rollback to three;
+update task_attempts a set job_id = 7 where a.id in (select o.attempt from owned o where o.worker in ('w2', 'w3'));
+select worker_heartbeat('w1', relay => 'databricks'), worker_heartbeat('w2', relay => 'local') \gset
+select is_empty($$select from runs_to_check('w2')$$, 'not one that is a job run after all');
+select set_eq($$select attempt_id from runs_to_check('w1')$$, $$select attempt from owned where worker <> 'w1'$$,
+  'a worker of job runs is given those of jobs, whosever, and no local one');
 rollback to three;
 select is((select array_agg(u.worker order by c.number) from runs_to_check('w2', 3) with ordinality c(attempt_id, task_id, agent, run_id, run_key, why, number)
            join owned u on u.attempt = c.attempt_id), '{w2,w1,w3}', 'the asker''s own first, then what is due first');

@@ -1,7 +1,7 @@
 -- worker_heartbeat: a row per worker, made by its first call, kept by the next ones, closed by the last.
 begin;
 \ir scenarios.sql
-select plan(28);
+select plan(33);
 
 select is(worker_heartbeat('w', 'host-1', 42, '1.0'), schema_version(), 'it returns the schema version');
 select row_is(to_jsonb(w), '{"name": "w", "host": "host-1", "pid": 42, "version": "1.0", "started_at": "2026-01-01T12:00:00+00:00",
@@ -25,6 +25,14 @@ select worker_heartbeat('unsure', null, null, null, null) \gset
 select row_is(to_jsonb(w), '{"host": null, "pid": null, "version": null, "stopped_at": null}', 'everything but the name may be null')
 from (select null) one left join workers w on w.name = 'unsure';
 select is(count(*), 3::bigint, 'a row per worker') from workers;
+
+-- where it runs agents
+select is(w.relay, null, 'a worker need not say where it runs agents') from workers w where w.name = 'w';
+select worker_heartbeat('w', relay => 'databricks'), worker_heartbeat('w') \gset
+select is(w.relay, 'databricks', 'what it has said stays') from workers w where w.name = 'w';
+select worker_heartbeat('w', relay => 'local') \gset
+select is(w.relay, 'local', 'until it says otherwise') from workers w where w.name = 'w';
+select refused(format('select worker_heartbeat(''w'', relay => %L)', relay), 'LQ400', 'no relay: ' || relay) from unnest(array['cloud', '']) relay;
 
 -- it is a sign of life and nothing more
 select start() as a \gset

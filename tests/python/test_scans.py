@@ -64,6 +64,7 @@ OPERATOR, READER, WEB = "test_operator", "test_reader", "test_web"
 
 CALLS = [
     # the worker's
+    Call(WORKER, "check_home()"),
     Call(WORKER, "worker_heartbeat('alive')"),
     Call(
         WORKER,
@@ -161,6 +162,30 @@ CALLS = [
     Call(OPERATOR, "resume_agent('paused')"),
     Call(OPERATOR, "cancel_task(%(waiting)s)", gives("cancelled")),
     Call(OPERATOR, "cancel_tasks(array[%(waiting)s, %(processing)s]::bigint[])"),
+    Call(OPERATOR, "set_priority(%(waiting)s, 1)", lambda rows: rows[0][0].startswith("changed")),
+    Call(OPERATOR, "set_priorities(array[%(waiting)s, %(processing)s]::bigint[], 7)"),
+    Call(OPERATOR, "move_here('tests')", gives("moved")),
+    Call(
+        OPERATOR,
+        "quiesce('tests', is_copy => true)",
+        lambda rows: rows[0][1] > 100,
+        rows=20_000,  # whatever is open
+        blocks=60_000,
+    ),
+    Call(
+        OPERATOR,
+        "purge_tasks('1 day', 100)",
+        lambda rows: rows[0][0] == 100,
+        rows=10_000,
+        blocks=10_000,
+    ),
+    Call(
+        OPERATOR,
+        "purge_tasks('1 day', 100, completed => true)",
+        lambda rows: rows[0][0] == 100,
+        rows=10_000,
+        blocks=10_000,
+    ),
     Call(OPERATOR, "retry_task(%(failed)s)", any_rows),
     Call(OPERATOR, "retry_tasks(array[%(failed)s, %(cancelled)s]::bigint[])"),
     Call(OPERATOR, "reprocess_task(%(completed)s)"),

@@ -210,6 +210,7 @@ def test_a_cancelled_task_ends_its_run(queue: Queue, tmp_path: Path) -> None:
 class TroubledRelay:
     """A relay in memory, for what a real one does only when a network fails."""
 
+    kind = "local"
     outlives_worker = True
     calls_at_once = 4
     capacity: int | None = None

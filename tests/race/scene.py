@@ -46,13 +46,21 @@ with usage as (
          count(*) filter (where a.status = 'succeeded') as succeeded
     from lakequeue.task_attempts a
    group by a.task_id
-), brute as (
+), counted as (
   select t.agent_id, t.customer, t.status, lakequeue._day(t.finished_at) as day,
-         count(*)::numeric as tasks, coalesce(sum(u.input), 0) as input,
-         coalesce(sum(u.output), 0) as output, coalesce(sum(u.cached), 0) as cached,
-         coalesce(sum(u.cost), 0) as cost
+         case when t.status = 'completed'
+              then lakequeue._response_bucket(t.finished_at - t.created_at) end as bucket,
+         1 as tasks, u.input, u.output, u.cached, u.cost
     from lakequeue.tasks t
     left join usage u on u.task_id = t.id
+  union all
+  table lakequeue.purged_tasks
+), brute as (
+  select c.agent_id, c.customer, c.status, c.day,
+         sum(c.tasks)::numeric as tasks, coalesce(sum(c.input), 0) as input,
+         coalesce(sum(c.output), 0) as output, coalesce(sum(c.cached), 0) as cached,
+         coalesce(sum(c.cost), 0) as cost
+    from counted c
    group by 1, 2, 3, 4
 ), kept as (
   select s.agent_id, s.customer, s.status, s.day, sum(s.tasks) as tasks,
@@ -69,10 +77,8 @@ with usage as (
   having sum(s.tasks) <> 0 or sum(s.input_tokens) <> 0 or sum(s.output_tokens) <> 0
       or sum(s.cached_tokens) <> 0 or sum(s.llm_cost) <> 0
 ), times_brute as (
-  select t.agent_id, t.customer, lakequeue._day(t.finished_at) as day,
-         lakequeue._response_bucket(t.finished_at - t.created_at) as bucket,
-         count(*)::numeric as tasks
-    from lakequeue.tasks t where t.status = 'completed' group by 1, 2, 3, 4
+  select c.agent_id, c.customer, c.day, c.bucket, sum(c.tasks)::numeric as tasks
+    from counted c where c.bucket is not null group by 1, 2, 3, 4
 ), times_kept as (
   select h.agent_id, h.customer, h.day, h.bucket, sum(h.tasks) as tasks
     from (select r.agent_id, r.customer, r.day, r.bucket, r.tasks

@@ -154,6 +154,9 @@ class Relay(Protocol):
     own.
     """
 
+    kind: str
+    """What worker_heartbeat is told: local or databricks."""
+
     outlives_worker: bool
     """Whether runs go on when the worker ends (a job run does, a local process does not)."""
 

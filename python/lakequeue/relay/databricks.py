@@ -102,6 +102,7 @@ class Rate:
 class DatabricksRelay:
     """Runs agents as job runs (see relay.base.Relay)."""
 
+    kind = "databricks"
     outlives_worker = True
     calls_at_once = 10
     capacity: int | None = None

@@ -75,6 +75,7 @@ class _LocalRun:
 class LocalRelay:
     """Runs agents as forked processes; a worker owns one (see relay.base.Relay)."""
 
+    kind = "local"
     outlives_worker = False
     calls_at_once = 1
 

@@ -100,7 +100,7 @@ def receive() -> Response:
             'Example: {"attempt": 1, "token": "…", "outcome": "success", "result": {}}.',
         )
     web = current_app.extensions["lakequeue"]
-    said = web.reads.one("record_callback", **parameters)["record_callback"]
+    (said,) = web.reads.write("record_callback", **parameters)[0].values()
     web.tally.add(1)
     return jsonify(attempt=parameters["attempt"], answer=said)
 
@@ -170,7 +170,7 @@ def _many(reports: list[Any]) -> Response:
         if isinstance(report.get("retry_after"), int | float):
             report["retry_after"] = f"{report['retry_after']} seconds"
     web = current_app.extensions["lakequeue"]
-    rows = web.reads.call("record_callbacks", callbacks=Json(reports))
+    rows = web.reads.write("record_callbacks", callbacks=Json(reports))
     web.tally.add(len(rows))
     return jsonify(
         [

@@ -70,6 +70,12 @@ class Reads:
         with database.checkout(self.pool) as connection:
             return database.call(connection, function, **parameters)
 
+    def write(self, function: str, **parameters: Any) -> Rows:
+        """Call a function that makes work or ends it: refused in a copy (LQ421)."""
+        with database.checkout(self.pool) as connection:
+            database.check_home(connection)
+            return database.call(connection, function, **parameters)
+
     def one(self, function: str, **parameters: Any) -> dict[str, Any]:
         """The only row of a function that returns one."""
         (row,) = self.call(function, **parameters)

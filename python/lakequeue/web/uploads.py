@@ -203,6 +203,7 @@ def submit(
 ) -> int:
     """Open an extraction and enqueue its tasks: both or nothing."""
     with database.checkout(reads.pool) as connection, connection.transaction():
+        database.check_home(connection)
         extraction: int = database.call_value(
             connection,
             "create_extraction",

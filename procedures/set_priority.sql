@@ -1,0 +1,28 @@
+-- Changes the priority of one task; see set_priorities.
+--
+-- task: its id. priority: 0 to 9. reason: why. actor: who, as the web process names them.
+-- Returns what was done, in words.
+-- Errors: LQ404 unknown task; LQ400 no such priority; LQ403 not permitted. Locks: the task's row, then its model calls.
+create or replace function lakequeue.set_priority(
+  task bigint, priority integer, reason text default null, actor text default null)
+returns text
+language plpgsql volatile security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_answer text;
+begin
+  select concat_ws(': ', o.outcome, o.detail) into v_answer
+  from set_priorities(array[task], priority, reason, actor) o;
+  if v_answer = 'skipped: there is no such task' then
+    raise exception using errcode = 'LQ404', message = format('there is no task %s', coalesce(task::text, 'null')),
+      hint = 'lakequeue.list_tasks() shows the tasks there are.';
+  end if;
+  return v_answer;
+end $$;
+
+comment on function lakequeue.set_priority(bigint, integer, text, text) is
+  'Changes the priority of one task; see set_priorities.';
