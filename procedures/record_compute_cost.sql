@@ -38,6 +38,9 @@ begin
 
   begin
     v_rows := json_array_length(record_compute_cost.rows);
+    if v_rows is null then
+      raise invalid_parameter_value using message = 'rows is null';
+    end if;
     delete from compute_costs c using compute_runs r where r.fetch_id = v_fetch.id and c.attempt_id = r.attempt_id;
     with given as (
       select g.*

@@ -160,7 +160,9 @@ class Billing:
             self._call("update_compute_fetch", fetch_id=fetch, problem=words)
         except Problem as lost:
             # A fetch that is silent for a minute counts as failed.
-            log.warning("fetch %s of costs ended (%s), which cannot be noted: %s", fetch, words, lost)
+            log.warning(
+                "fetch %s of costs ended (%s), which cannot be noted: %s", fetch, words, lost
+            )
 
     def _ask(
         self, client: WorkspaceClient, begun: dict[str, Any], place: str
