@@ -149,7 +149,7 @@ class Billing:
                 place = str(client.get_workspace_id())
             rows = self._ask(client, begun, place)
             self._call("record_compute_cost", fetch_id=fetch, workspace=place, rows=Json(rows))
-        except Exception as error:  # noqa: BLE001 - whatever it was, the person is told
+        except Exception as error:  # whatever it was, the person is told
             if not isinstance(error, Problem | _CancelledError):
                 log.exception("fetch %s of costs failed", fetch)
             self._end(fetch, error)
@@ -192,9 +192,11 @@ class Billing:
             until = time.monotonic() + self._most_seconds
             while (state := _state(answer)) in ("PENDING", "RUNNING"):
                 self._go_on(begun["fetch_id"], statement, _PHASES[state], until)
-                with contextlib.suppress(workspace.Unreachable, workspace.Throttled):
-                    with workspace.errors_in_words("waiting for the SQL warehouse"):
-                        answer = client.statement_execution.get_statement(statement)
+                with (
+                    contextlib.suppress(workspace.Unreachable, workspace.Throttled),
+                    workspace.errors_in_words("waiting for the SQL warehouse"),
+                ):
+                    answer = client.statement_execution.get_statement(statement)
             if state != "SUCCEEDED":
                 raise _failed(answer, state)
             return list(self._rows(client, begun["fetch_id"], statement, answer))
@@ -221,9 +223,11 @@ class Billing:
         try:
             yield
         except BaseException:
-            with contextlib.suppress(workspace.WorkspaceError):
-                with workspace.errors_in_words("cancelling the statement"):
-                    client.statement_execution.cancel_execution(statement)
+            with (
+                contextlib.suppress(workspace.WorkspaceError),
+                workspace.errors_in_words("cancelling the statement"),
+            ):
+                client.statement_execution.cancel_execution(statement)
             raise
 
     def _rows(

@@ -32,12 +32,13 @@ create type billing.usage_metadata as (job_id text, job_run_id text, endpoint_na
 create type billing.effective_list as ("default" numeric);
 create type billing.pricing as ("default" numeric, effective_list billing.effective_list);
 create table billing.usage (
-  workspace_id text, sku_name text, cloud text, usage_start_time timestamptz, usage_end_time timestamptz,
-  usage_date date, usage_unit text, usage_quantity numeric, usage_metadata billing.usage_metadata,
+  workspace_id text, sku_name text, cloud text,
+  usage_start_time timestamptz, usage_end_time timestamptz, usage_date date,
+  usage_unit text, usage_quantity numeric, usage_metadata billing.usage_metadata,
   record_type text, billing_origin_product text);
 create table billing.list_prices (
-  price_start_time timestamptz, price_end_time timestamptz, sku_name text, cloud text, currency_code text,
-  usage_unit text, pricing billing.pricing);
+  price_start_time timestamptz, price_end_time timestamptz, sku_name text, cloud text,
+  currency_code text, usage_unit text, pricing billing.pricing);
 """
 
 # Databricks SQL, and the same in PostgreSQL.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -53,7 +54,8 @@ class App:
         self.owner("record_runs", attempts=attempts, run_ids=list(runs))
         self.database.query(
             """select lakequeue.record_callback(
-                 a.id, lakequeue._callback_token(a.id, a.run_key), 'success', '{}', 0.5, 100, 10, 0, 0.5, true)
+                 a.id, lakequeue._callback_token(a.id, a.run_key), 'success', '{}',
+                 llm_cost => 0.5)
                from lakequeue.task_attempts a where a.id = any(%s)""",
             attempts,
         )
@@ -94,8 +96,6 @@ def warehouse(workspace: Workspace, database: Database) -> Iterator[Warehouse]:
 
 def until(true: Callable[[], bool]) -> None:
     """Waits for what another thread is about to do."""
-    import time
-
     end = time.monotonic() + END_SECONDS
     while not true():
         assert time.monotonic() < end

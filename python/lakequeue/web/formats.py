@@ -59,7 +59,7 @@ def money(value: float | Decimal | None, currency: str | None) -> str:
     """An amount in its own currency; what billing took back is negative."""
     if value is None or currency is None:
         return UNKNOWN
-    amount = usd(abs(value))
+    amount = usd(-value if value < 0 else value)
     sign = "\N{MINUS SIGN}" if value < 0 else ""
     return f"{sign}{amount}" if currency == "USD" else f"{sign}{amount[1:]} {currency}"
 

@@ -1,4 +1,4 @@
-// While billing is asked: the seconds tick, and the page is loaded again when the answer is there.
+// While billing is asked: the seconds tick, and the page is loaded again when it has got further.
 // Without this file the page refreshes itself (see cost.html).
 
 let told = ""; // what the server said last, and when
@@ -21,8 +21,8 @@ async function look() {
     const answer = await fetch(asking.dataset.status, { cache: "no-store" });
     if (!answer.ok) return;
     const found = await answer.json();
-    if (found.state !== "running" || String(found.fetch_id) !== asking.dataset.fetch)
-      location.reload();
+    const phase = `${found.fetch_id} ${found.phase}`;
+    if (found.state !== "running" || phase !== asking.dataset.phase) location.reload();
   } catch {
     // The next look comes by itself.
   }
