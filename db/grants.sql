@@ -15,9 +15,13 @@ declare
     'queue_metrics', 'list_tasks', 'task_detail', 'agent_status', 'explain_throttle', 'explain_throttles', 'extraction_progress',
     'extraction_results', 'extraction_detail', 'list_extractions', 'list_extraction_documents', 'confidence_summary', 'latest_change',
     'reporting_time', 'schema_version'];
+  c_costs constant text[] := array['cost_report', 'endpoint_cost_report', 'runs_to_price', 'compute_fetch_status'];
   c_operate constant text[] := array[
     'pause_agent', 'resume_agent', 'cancel_task', 'cancel_tasks', 'retry_task', 'retry_tasks', 'reprocess_task',
     'reprocess_tasks', 'set_priority', 'set_priorities'];
+  -- The web process asks billing when an operator presses; from psql an operator can do all of it.
+  c_bill constant text[] := array[
+    'begin_compute_fetch', 'update_compute_fetch', 'record_compute_cost', 'cancel_compute_fetch'];
   c_configure constant text[] := array[
     'configure_agent', 'configure_endpoint', 'set_model_price', 'set_person'];
   c_keep constant text[] := array['quiesce', 'move_here', 'purge_tasks'];
@@ -34,9 +38,10 @@ begin
     select g.role, g.routines
     from (values
       ('lakequeue_app', c_enqueue),
-      ('lakequeue_reader', c_read),
-      ('lakequeue_operator', c_read || c_operate || c_configure || c_keep),
-      ('lakequeue_web', c_enqueue || c_read || c_operate || array['check_home', 'record_callback', 'record_callbacks']),
+      ('lakequeue_reader', c_read || c_costs),
+      ('lakequeue_operator', c_read || c_costs || c_operate || c_bill || c_configure || c_keep),
+      ('lakequeue_web', c_enqueue || c_read || c_costs || c_operate || c_bill
+                        || array['check_home', 'record_callback', 'record_callbacks']),
       ('lakequeue_worker', c_work),
       ('lakequeue_agent', c_report)
     ) g(role, routines)

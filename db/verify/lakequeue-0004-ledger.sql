@@ -6,4 +6,3 @@ from lakequeue.task_deltas where false;
 select agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost
 from lakequeue.task_rollups where false;
 select agent_id, customer, day, bucket, tasks from lakequeue.response_histogram where false;
-select run_id, sku, day, quantity, list_cost, currency, fetched_at, settled from lakequeue.compute_costs where false;

@@ -102,6 +102,15 @@ class Settings:
             "through the workspace",
         },
     )
+    warehouse: str | None = field(
+        default=None,
+        metadata={
+            "variable": "LAKEQUEUE_WAREHOUSE",
+            "default": "none: compute cost cannot be asked for",
+            "meaning": "Id of the SQL warehouse that asks `system.billing` for costs, on a "
+            "person's action only",
+        },
+    )
     document_folders: tuple[Path, ...] = field(
         default=(),
         metadata={
@@ -179,6 +188,7 @@ class Settings:
             relay=relay,
             callback_url=given.get("callback_url"),
             volume=_path(given.get("volume")),
+            warehouse=given.get("warehouse"),
             document_folders=tuple(
                 Path(part).expanduser()
                 for part in given.get("document_folders", "").split(os.pathsep)

@@ -192,6 +192,8 @@ class Workspace:
         self.weather: Callable[[], dict[str, Any] | None] | None = None
         """Gives the fault, if any, of each call of the Jobs API."""
         self.cancels_at_once = True
+        self.more: dict[str, Callable[[str, str, dict[str, Any]], dict[str, Any]]] = {}
+        """Further APIs: by the beginning of their paths, what answers method, path and body."""
         self.volumes = {"/Volumes/main/lakequeue/documents"}
         self.folders: set[str] = set()
         self.files: dict[str, bytes] = {}
@@ -574,6 +576,7 @@ class _Handler(BaseHTTPRequestHandler):
             ("/api/2.0/fs/", self._file_system),
             ("/api/2.0/preview/scim/v2/Me", self._me),
             ("/api/2.0/postgres/credentials", self._credentials),
+            *((prefix, self._further) for prefix in self.workspace.more),
         ):
             if self._path.startswith(prefix):
                 answer = handle()
@@ -611,6 +614,11 @@ class _Handler(BaseHTTPRequestHandler):
         if call == "runs/cancel":
             return self.workspace.cancel_run(self._json()["run_id"])
         raise Refusal(404, "ENDPOINT_NOT_FOUND", f"No API found for jobs/{call}")
+
+    def _further(self) -> dict[str, Any]:
+        more = self.workspace.more
+        handle = next(more[prefix] for prefix in more if self._path.startswith(prefix))
+        return handle(self.command, self._path, self._json())
 
     def _me(self) -> dict[str, Any]:
         return {"id": "1", "userName": CLIENT_ID, "displayName": "lakequeue", "active": True}

@@ -358,3 +358,40 @@ create function scenario.ledger_is_exact()
 returns text
 language sql
 as $$ select tap.is(scenario.ledger_differences(), null, 'the deltas add up to what a count gives') $$;
+
+-- --- costs ---------------------------------------------------------------------------------------
+
+-- A task of an agent of its own that is a Databricks job; its only attempt had this run and ended so.
+create function scenario.job_run(run bigint, llm_cost numeric default null, outcome text default 'success', job bigint default 7)
+returns bigint
+language plpgsql security definer set search_path = lakequeue, scenario, pg_temp
+as $$
+declare
+  v_attempt bigint := start(1);
+begin
+  if job is not null then
+    perform configure_agent(agent_of(task_of(v_attempt)), job_id => job);
+  end if;
+  perform record_runs(array[v_attempt], array[run]);
+  perform report(v_attempt, outcome, case when outcome = 'success' then '1'::json end, llm_cost => job_run.llm_cost);
+  return v_attempt;
+end $$;
+
+-- A row of billing's answer.
+create function scenario.usage(
+  name text, cost numeric, sku text default 'JOBS', currency text default 'USD', day date default '2026-01-01', kind text default 'run')
+returns json
+language sql
+as $$
+  select json_build_object('kind', kind, 'name', name, 'sku', sku, 'unit', 'DBU', 'day', day, 'currency', currency,
+                           'quantity', '2', 'cost', cost::text)
+$$;
+
+-- Asks billing, which answers with these rows.
+create function scenario.bill(variadic rows json[] default '{}')
+returns void
+language plpgsql set search_path = lakequeue, scenario, pg_temp
+as $$
+begin
+  perform record_compute_cost((select b.fetch_id from begin_compute_fetch('ops') b), 'the workspace', array_to_json(bill.rows));
+end $$;

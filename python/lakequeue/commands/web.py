@@ -97,6 +97,7 @@ def options_for(place: Place, settings: Settings, host: str, any_document: bool)
         identity_header=settings.identity_header,
         person=_user_name(),
         max_streams=settings.max_streams,
+        warehouse=settings.warehouse,
     )
 
 

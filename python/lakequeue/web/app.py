@@ -15,8 +15,9 @@ from werkzeug.exceptions import HTTPException, SecurityError
 from werkzeug.routing import IntegerConverter, Map
 
 from lakequeue import __version__, database
+from lakequeue.billing import Billing, NoWarehouse
 from lakequeue.errors import Problem
-from lakequeue.web import api, callbacks, formats, guard, pages, views
+from lakequeue.web import api, callbacks, costs, formats, guard, pages, views
 from lakequeue.web.databricks_volume import open_volume
 from lakequeue.web.filters import PRESETS, BadFilter
 from lakequeue.web.guard import Forged
@@ -61,6 +62,7 @@ class Web:
     volume: Volume
     hub: Hub
     reads: Reads
+    billing: Billing
     uploads: Inspector
     pictures: Inspector
     tally: callbacks.Tally
@@ -68,6 +70,7 @@ class Web:
     def close(self) -> None:
         """Release everything."""
         self.hub.stop()
+        self.billing.close()
         self.uploads.close()
         self.pictures.close()
         self.reads.close()
@@ -107,11 +110,13 @@ def create_app(options: Options) -> Flask:
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
     hub = Hub(options.conninfo, options.max_streams)
+    reads = Reads(options.conninfo, lambda: hub.version)
     app.extensions["lakequeue"] = Web(
         options=options,
         volume=open_volume(options),
         hub=hub,
-        reads=Reads(options.conninfo, lambda: hub.version),
+        reads=reads,
+        billing=Billing(reads.call, options.warehouse),
         uploads=Inspector(),
         pictures=Inspector(),
         tally=callbacks.Tally(),
@@ -122,6 +127,7 @@ def create_app(options: Options) -> Flask:
     app.teardown_request(_discard_files)
     app.register_blueprint(pages.blueprint)
     app.register_blueprint(api.blueprint)
+    app.register_blueprint(costs.blueprint)
     app.register_blueprint(callbacks.blueprint)
     app.add_url_rule("/favicon.ico", view_func=_favicon)
     _handle_errors(app)
@@ -151,6 +157,7 @@ def _teach_templates(app: Flask) -> None:
     app.jinja_env.filters.update(
         number=formats.number,
         usd=formats.usd,
+        money=formats.money,
         duration=formats.duration,
         percent=formats.percent,
         deviation=formats.deviation,
@@ -246,6 +253,10 @@ def _no_workspace(error: WorkspaceError) -> ResponseReturnValue:
     return response
 
 
+def _no_warehouse(error: NoWarehouse) -> ResponseReturnValue:
+    return _show(409, error.message, error.hint, "no_warehouse")
+
+
 def _no_document(error: NoDocument) -> ResponseReturnValue:
     return _show(404, str(error), None, "no_document")
 
@@ -284,6 +295,7 @@ def _handle_errors(app: Flask) -> None:
         (BadFilter, _bad_filter),
         (Forged, _forged),
         (NoDocument, _no_document),
+        (NoWarehouse, _no_warehouse),
         (WorkspaceError, _no_workspace),
         (SecurityError, _wrong_host),
         (HTTPException, _http_error),

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from lakequeue.web import formats, views
@@ -84,6 +85,19 @@ def _cell(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     return formats.field_value(value)
+
+
+def rows_csv(rows: list[dict[str, Any]]) -> Iterator[bytes]:
+    """Rows as they are, a column each; exact amounts."""
+    names = list(rows[0]) if rows else []
+    yield "\ufeff".encode() + _line(names)
+    for row in rows:
+        yield _line(
+            [
+                str(cell) if isinstance(cell, Decimal) else views.jsonable(cell)
+                for cell in row.values()
+            ]
+        )
 
 
 def _line(cells: list[Any]) -> bytes:

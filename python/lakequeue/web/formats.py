@@ -55,6 +55,15 @@ def usd(value: float | Decimal | None) -> str:
     return f"${amount:.{digits}f}"
 
 
+def money(value: float | Decimal | None, currency: str | None) -> str:
+    """An amount in its own currency; what billing took back is negative."""
+    if value is None or currency is None:
+        return UNKNOWN
+    amount = usd(-value if value < 0 else value)
+    sign = "\N{MINUS SIGN}" if value < 0 else ""
+    return f"{sign}{amount}" if currency == "USD" else f"{sign}{amount[1:]} {currency}"
+
+
 def duration(value: datetime.timedelta | float | None) -> str:
     """A length of time by its two largest units."""
     if value is None:

@@ -33,6 +33,8 @@ class Options:
     max_file_bytes: int = 100 * MEGABYTE
     max_upload_bytes: int = 2000 * MEGABYTE
     max_streams: int = 200
+    warehouse: str | None = None
+    """The SQL warehouse that is asked for costs; None: they cannot be asked for."""
 
 
 def secret_key(folder: Path) -> bytes:
