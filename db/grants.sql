@@ -18,7 +18,7 @@ declare
     'reporting_time', 'schema_version'];
   c_operate constant text[] := array[
     'pause_agent', 'resume_agent', 'cancel_task', 'cancel_tasks', 'retry_task', 'retry_tasks', 'reprocess_task',
-    'reprocess_tasks'];
+    'reprocess_tasks', 'set_priorities'];
   c_configure constant text[] := array[
     'configure_agent', 'configure_endpoint', 'set_model_price', 'set_person'];
   c_work constant text[] := array[

@@ -16,7 +16,7 @@ from werkzeug.routing import IntegerConverter, Map
 
 from lakequeue import __version__, database
 from lakequeue.errors import Problem
-from lakequeue.web import api, callbacks, formats, guard, pages, views
+from lakequeue.web import actions, api, callbacks, formats, guard, pages, views
 from lakequeue.web.databricks_volume import open_volume
 from lakequeue.web.filters import PRESETS, BadFilter
 from lakequeue.web.guard import Forged
@@ -120,6 +120,7 @@ def create_app(options: Options) -> Flask:
     app.after_request(guard.secure)
     app.teardown_request(_discard_files)
     app.register_blueprint(pages.blueprint)
+    app.register_blueprint(actions.blueprint)
     app.register_blueprint(api.blueprint)
     app.register_blueprint(callbacks.blueprint)
     app.add_url_rule("/favicon.ico", view_func=_favicon)
@@ -172,6 +173,7 @@ def _teach_templates(app: Flask) -> None:
         version=__version__,
         statuses=formats.STATUS_ORDER,
         presets=PRESETS,
+        event_kinds=formats.EVENT_KINDS,
         unknown=formats.UNKNOWN,
         low_confidence=views.LOW_CONFIDENCE,
         most_counted=views.MOST_COUNTED,
