@@ -161,6 +161,7 @@ def _teach_templates(app: Flask) -> None:
         file_name=formats.file_name,
         words=formats.words,
         event_kind=formats.event_kind,
+        event_facts=formats.event_facts,
         field_value=formats.field_value,
         cell_value=formats.cell_value,
         pretty_json=formats.pretty_json,

@@ -187,6 +187,13 @@ def event_kind(kind: str) -> str:
     return KINDS.get(kind) or words(kind)
 
 
+def event_facts(detail: Any) -> list[tuple[str, Any]]:
+    """What an event says besides, without what is not set."""
+    if not isinstance(detail, dict):
+        return []
+    return [(name, value) for name, value in detail.items() if value not in (None, {}, [])]
+
+
 def field_value(value: Any) -> str:
     """A field's value as text; lists on one line."""
     if value is None:
