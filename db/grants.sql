@@ -12,7 +12,8 @@ declare
     'create_extraction', 'enqueue_task', 'enqueue_tasks', 'estimate_tokens', 'extraction_progress',
     'extraction_results', 'schema_version'];
   c_read constant text[] := array[
-    'queue_metrics', 'list_tasks', 'task_detail', 'agent_status', 'explain_throttle', 'explain_throttles', 'extraction_progress',
+    'queue_metrics', 'queue_history', 'response_history', 'response_summary', 'list_tasks', 'task_detail', 'list_events',
+    'list_workers', 'agent_status', 'agent_pace', 'needs_attention', 'may_operate', 'explain_throttle', 'explain_throttles', 'extraction_progress',
     'extraction_results', 'extraction_detail', 'list_extractions', 'list_extraction_documents', 'confidence_summary', 'latest_change',
     'reporting_time', 'schema_version'];
   c_costs constant text[] := array['cost_report', 'endpoint_cost_report', 'runs_to_price', 'compute_fetch_status'];

@@ -15,16 +15,16 @@ begin
   end if;
   insert into task_deltas (
     agent_id, customer, tasks,
-    from_status, from_day, from_bucket,
+    from_status, from_day, from_hour, from_bucket,
     from_input_tokens, from_output_tokens, from_cached_tokens, from_llm_cost,
-    to_status, to_day, to_bucket,
+    to_status, to_day, to_hour, to_bucket,
     to_input_tokens, to_output_tokens, to_cached_tokens, to_llm_cost)
   values (
     after.agent_id, after.customer, 1,
-    before.status, _day(before.finished_at),
+    before.status, _day(before.finished_at), _hour(before.finished_at),
     case when before.status = 'completed' then _response_bucket(before.finished_at - before.created_at) end,
     usage_before[1], usage_before[2], usage_before[3], usage_before[4],
-    after.status, _day(after.finished_at),
+    after.status, _day(after.finished_at), _hour(after.finished_at),
     case when after.status = 'completed' then _response_bucket(after.finished_at - after.created_at) end,
     v_usage[1], v_usage[2], v_usage[3], v_usage[4]);
 end $$;

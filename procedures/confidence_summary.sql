@@ -19,35 +19,13 @@ set enable_sort = off
 set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
-declare
-  v_statuses task_status[] := _statuses(statuses);
-  v_agent_ids integer[] := _agent_ids(agents);
-  v_zone text := (select i.time_zone from installation i);
-  v_from timestamptz := coalesce(from_day::timestamp at time zone v_zone, '-infinity');
-  v_to timestamptz := coalesce((to_day + 1)::timestamp at time zone v_zone, 'infinity');
 begin
-  if sample is null or sample not between 1 and 10000 then
-    raise exception using errcode = 'LQ400', message = 'sample must be 1 to 10000', hint = 'The default is 1000.';
-  end if;
   if low is null or low not between 0 and 1 then
     raise exception using errcode = 'LQ400', message = 'low must be 0 to 1', hint = 'The default is 0.8.';
   end if;
   return query
     with newest as materialized (
-      select f.id
-      from unnest(v_agent_ids) g(agent_id)
-      cross join lateral (
-        select t.id, t.finished_at
-        from tasks t
-        where t.agent_id = g.agent_id and t.status = 'completed' and t.finished_at is not null
-          and 'completed' = any(v_statuses)
-          and t.finished_at >= v_from and t.finished_at < v_to
-          and (customers is null or t.customer = any(customers))
-        order by t.finished_at desc, t.id desc
-        limit sample + 1
-      ) f
-      order by f.finished_at desc, f.id desc
-      limit sample + 1
+      select n.id from _newest_completed(from_day, to_day, statuses, agents, customers, sample) n(id)
     ), looked_at as (
       select n.id, (
           select r.confidence

@@ -1,5 +1,5 @@
 -- Folds deltas into rollups and the response histogram (rule 15): what it folds it deletes, in the same statement, so
--- that readers, who add both, never see a delta twice or not at all.
+-- that readers, who add both, never see a delta twice or not at all. Once in 5 minutes it notes how long the queue is.
 --
 -- batch_size: most deltas, 1 to 100000.
 -- Returns how many were folded; call again while it equals batch_size.
@@ -50,8 +50,18 @@ begin
     group by s.agent_id, s.customer, s.day, s.bucket
     order by s.agent_id, s.day, s.customer, s.bucket
     on conflict (agent_id, day, customer, bucket) do update set tasks = h.tasks + excluded.tasks
+  ), by_hour as (
+    insert into hourly_rollups as h (agent_id, customer, status, hour, tasks)
+    select s.agent_id, s.customer, s.status, s.hour, sum(s.tasks)
+    from sides s
+    where s.hour is not null
+    group by s.agent_id, s.customer, s.status, s.hour
+    having sum(s.tasks) <> 0
+    order by s.agent_id, s.hour, s.status, s.customer
+    on conflict (agent_id, hour, status, customer) do update set tasks = h.tasks + excluded.tasks
   )
   select count(*) into v_folded from folded;
+  perform _sample_queue();
   return v_folded;
 end $$;
 

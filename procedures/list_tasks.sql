@@ -1,14 +1,15 @@
 -- Tasks, newest first, a page at a time: live ones by created_at, finished ones by finished_at (listed_at). A page
--- reads its rows from the indexes, however long the history; only for a customer that is rare among an agent's tasks it
--- reads on until it has found enough.
+-- reads its rows from the indexes, however long the history; only for a customer that is rare among an agent's tasks, or
+-- for a document, it reads on until it has found enough.
 --
 -- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
+-- document: part of the path of the document, capitals or not; null: any.
 -- page_size: 1 to 1000. after_at, after_id: listed_at and task_id of the last row of the page before; null: first page.
 -- Errors: LQ400 page_size out of range or an unknown status; LQ404 an unknown agent.
 create or replace function lakequeue.list_tasks(
   from_day date default null, to_day date default null, statuses text[] default null, agents text[] default null,
   customers text[] default null, page_size integer default 50,
-  after_at timestamptz default null, after_id bigint default null)
+  after_at timestamptz default null, after_id bigint default null, document text default null)
 returns table (
   task_id bigint, agent text, customer text, document_path text, status text, priority smallint,
   created_at timestamptz, finished_at timestamptz, retry_at timestamptz, attempts integer, confidence real,
@@ -30,6 +31,7 @@ declare
   v_to timestamptz := coalesce((to_day + 1)::timestamp at time zone v_zone, 'infinity');
   v_at timestamptz := coalesce(after_at, 'infinity');
   v_id bigint := coalesce(after_id, 9223372036854775807);
+  v_document text := lower(nullif(document, ''));
 begin
   if page_size is null or page_size not between 1 and 1000 then
     raise exception using errcode = 'LQ400', message = 'page_size must be 1 to 1000', hint = 'The default is 50.';
@@ -47,6 +49,7 @@ begin
           and t.finished_at >= v_from and t.finished_at < v_to
           and (t.finished_at, t.id) < (v_at, v_id)
           and (customers is null or t.customer = any(customers))
+          and (v_document is null or strpos(lower(t.document_path), v_document) > 0)
         order by t.finished_at desc, t.id desc
         limit page_size
       ) f
@@ -62,6 +65,7 @@ begin
           and 'enqueued' = any(v_statuses)
           and (t.created_at, t.id) < (v_at, v_id)
           and (customers is null or t.customer = any(customers))
+          and (v_document is null or strpos(lower(t.document_path), v_document) > 0)
         order by t.created_at desc, t.id desc
         limit page_size
       ) q
@@ -73,6 +77,7 @@ begin
         and 'enqueued' = any(v_statuses)
         and (t.created_at, t.id) < (v_at, v_id)
         and (customers is null or t.customer = any(customers))
+        and (v_document is null or strpos(lower(t.document_path), v_document) > 0)
       union all
       select t.id, t.created_at
       from tasks t
@@ -80,6 +85,7 @@ begin
         and 'processing' = any(v_statuses)
         and (t.created_at, t.id) < (v_at, v_id)
         and (customers is null or t.customer = any(customers))
+        and (v_document is null or strpos(lower(t.document_path), v_document) > 0)
       order by 2 desc, 1 desc
       limit page_size
     )
@@ -95,5 +101,5 @@ begin
     order by p.listed_at desc, t.id desc;
 end $$;
 
-comment on function lakequeue.list_tasks(date, date, text[], text[], text[], integer, timestamptz, bigint) is
+comment on function lakequeue.list_tasks(date, date, text[], text[], text[], integer, timestamptz, bigint, text) is
   'Tasks, newest first, a page at a time, under one filter.';

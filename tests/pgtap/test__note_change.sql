@@ -2,7 +2,7 @@
 -- with what it carried; what changed neither leaves none. Days are those of the reporting time zone.
 begin;
 \ir scenarios.sql
-select plan(16);
+select plan(17);
 
 update installation set time_zone = 'Asia/Tokyo';
 -- the next day in Tokyo
@@ -45,6 +45,7 @@ select results_eq(
   $$ values (1::bigint, 'processing'::task_status, null::date, null::smallint, 10::bigint, 'completed'::task_status,
              '2026-01-02'::date, 10::bigint) $$,
   'status alone: it takes what it carries to its new group, on the day it is in Tokyo');
+select is(c.to_hour, '2026-01-01 20:00+00', 'in the hour it is') from completed c;
 select ok(60 between power(1.05, c.to_bucket - 1) and power(1.05, c.to_bucket), 'with the bucket of its 60 seconds')
 from completed c;
 

@@ -1,7 +1,7 @@
 -- The list of tasks: the same as sorting them all, page by page, under every filter.
 begin;
 \ir scenarios.sql
-select plan(52);
+select plan(56);
 
 -- --- the truth -------------------------------------------------------------------------------------
 create function pg_temp.listed(from_day date, to_day date, statuses text[], agents text[], customers text[]) returns bigint[]
@@ -96,6 +96,11 @@ select results_eq(
   $$select task_of(attempt), 'enqueued', 1, null::real, 'no text layer', true, null::timestamptz, true from broken$$,
   'a live one where it was enqueued, with its last error and when it is tried again');
 select is((select count(*) from list_tasks(after_at => '-infinity')), 0::bigint, 'after the end there is nothing');
+
+select is((select array_agg(l.document_path) from list_tasks(document => 'PRIO', page_size => 3) l), '{/priority,/priority,/priority}', 'part of a document''s path, capitals or not');
+select is((select count(*) from list_tasks(document => 'a%', page_size => 1000)), 0::bigint, 'and no pattern');
+select is((select count(*) from list_tasks(document => '', page_size => 1)), 1::bigint, 'nothing to look for: all');
+select is((select count(*) from list_tasks(document => '/priority', statuses => '{failed}')), 0::bigint, 'beside the rest of the filter');
 
 select refused(format('select * from list_tasks(page_size => %s)', n), 'LQ400', 'a page of ' || n || ' is refused') from unnest(array['null', '0', '-1', '1001']) n;
 select refused($$select * from list_tasks(statuses => array['done'])$$, 'LQ400', 'an unknown status is refused');

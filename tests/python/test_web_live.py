@@ -140,11 +140,11 @@ def test_what_was_missed_is_replayed(queue: Queue, hub: Hub) -> None:
     queue.enqueue()
     next_event(keeper, "change")
     resumed, missed = hub.open(here)
-    assert [parse(item)[0] for item in missed] == ["hello", "change"]
-    last = parse(missed[-1])[2]
+    assert [parse(item)[0] for item in missed] == ["hello", "change", "probe"]
+    last = parse(missed[1])[2]
     resumed.close()
     nothing, missed = hub.open(last)
-    assert [parse(item)[0] for item in missed] == ["hello"]
+    assert [parse(item)[0] for item in missed] == ["hello", "probe"]
     nothing.close()
     for unknown in (
         "other-0",
@@ -154,8 +154,17 @@ def test_what_was_missed_is_replayed(queue: Queue, hub: Hub) -> None:
         f"{here.rpartition('-')[0]}-x" if here else "",
     ):
         stream, missed = hub.open(unknown)
-        assert [parse(item)[0] for item in missed] == ["resync"], unknown
+        assert parse(missed[0])[0] == "resync", unknown
         stream.close()
+
+
+def test_a_new_page_is_told_at_once_that_the_database_was_seen(queue: Queue, hub: Hub) -> None:
+    """The next probe may be 5 seconds away; only what nobody has seen waits for it."""
+    first, told = hub.open(None)
+    assert [parse(item)[0] for item in told] == ["hello"]
+    settle(first)
+    _, told = hub.open(None)
+    assert [parse(item)[0] for item in told] == ["hello", "probe"]
 
 
 def test_after_a_pause_without_watchers_nobody_resumes_from_before(queue: Queue, hub: Hub) -> None:
@@ -165,7 +174,7 @@ def test_after_a_pause_without_watchers_nobody_resumes_from_before(queue: Queue,
     until(lambda: connections(queue) == [])
     queue.enqueue()
     again, missed = hub.open(parse(first[0])[2])
-    assert [parse(item)[0] for item in missed] == ["resync"]
+    assert parse(missed[0])[0] == "resync"
     settle(again)
 
 

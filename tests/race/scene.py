@@ -89,6 +89,20 @@ with usage as (
            where s.bucket is not null) h
    group by 1, 2, 3, 4
   having sum(h.tasks) <> 0
+), hours_brute as (
+  select t.agent_id, t.customer, t.status, lakequeue._hour(t.finished_at) as hour,
+         count(*)::numeric as tasks
+    from lakequeue.tasks t where t.finished_at is not null group by 1, 2, 3, 4
+), hours_kept as (
+  select h.agent_id, h.customer, h.status, h.hour, sum(h.tasks) as tasks
+    from (select r.agent_id, r.customer, r.status, r.hour, r.tasks
+            from lakequeue.hourly_rollups r
+          union all
+          select s.agent_id, s.customer, s.status, s.hour, s.tasks
+            from lakequeue.task_deltas d cross join lateral lakequeue._delta_sides(d) s
+           where s.hour is not null) h
+   group by 1, 2, 3, 4
+  having sum(h.tasks) <> 0
 ), alive as (
   select a.agent_id, a.endpoint_id from lakequeue.task_attempts a where a.run_ended_at is null
 )
@@ -145,6 +159,11 @@ select 'rule 15, response times: ' || p.how || ' ' || p::text
   from ((select 'kept, not true:' as how, k.* from (table times_kept except table times_brute) k)
         union all
         (select 'true, not kept:', b.* from (table times_brute except table times_kept) b)) p
+union all
+select 'rule 15, hours: ' || p.how || ' ' || p::text
+  from ((select 'kept, not true:' as how, k.* from (table hours_kept except table hours_brute) k)
+        union all
+        (select 'true, not kept:', b.* from (table hours_brute except table hours_kept) b)) p
 """
 
 

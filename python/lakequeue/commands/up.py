@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from lakequeue.commands._place import data_dir_option
-from lakequeue.commands.web import host_option, port_option
+from lakequeue.commands.web import host_option, local_login, port_option
 from lakequeue.commands.worker import refuse_local_options
 from lakequeue.config import Settings
 from lakequeue.errors import Problem
@@ -80,7 +80,7 @@ def command(
         if remote:
             worker = stack.make_databricks_worker(settings)
             place = stack.open_place(settings, data_dir, resources)
-            web = resources.enter_context(_web(place, host, listener, stop))
+            web = resources.enter_context(_web(place, settings, host, listener, stop))
             runs = "runs   as jobs of Databricks"
         else:
             place = stack.open_place(settings, data_dir, resources)
@@ -89,7 +89,7 @@ def command(
             store = stack.StoreInTheMaking(place, forkserver)
             chat = stack.open_model(settings, place, model, tokens_per_minute, resources)
             stack.configure(place, chat)
-            web = resources.enter_context(_web(place, host, listener, stop))
+            web = resources.enter_context(_web(place, settings, host, listener, stop))
             worker = stack.make_worker(
                 place,
                 chat,
@@ -181,13 +181,13 @@ def _write_mark(file: IO[str], url: str) -> None:
 
 @contextlib.contextmanager
 def _web(
-    place: Place, host: str, listener: socket.socket, stop: _Stop
+    place: Place, settings: Settings, host: str, listener: socket.socket, stop: _Stop
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The web part in a process of its own, on the socket that is open already."""
     ours, theirs = socket.socketpair()
     conninfo = place.conninfo
     if place.server is not None:
-        conninfo = place.server.ensure_login("lakequeue_local_web", "lakequeue_web")
+        conninfo = local_login(place.server, settings, host)
     command_line = [
         sys.executable,
         "-c",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from lakequeue.commands._place import data_dir_option
 from lakequeue.config import Settings
 
 if TYPE_CHECKING:
+    from lakequeue.embedded import Server
     from lakequeue.stack import Place
     from lakequeue.web.options import Options
 
@@ -82,7 +84,7 @@ def options_for(place: Place, settings: Settings, host: str, any_document: bool)
     volume = (settings.volume or place.folder / "volume").expanduser().absolute()
     conninfo = place.conninfo
     if place.server is not None:
-        conninfo = place.server.ensure_login("lakequeue_local_web", "lakequeue_web")
+        conninfo = local_login(place.server, settings, host)
     hosts = settings.hosts
     if not hosts and server.is_loopback(host):
         # Else a foreign site could have its name point here and read what is on the pages.
@@ -96,9 +98,31 @@ def options_for(place: Place, settings: Settings, host: str, any_document: bool)
         trusted_hosts=tuple(dict.fromkeys(hosts)) or None,
         identity_header=settings.identity_header,
         person=_user_name(),
+        workspace_url=_workspace_url(),
         max_streams=settings.max_streams,
         warehouse=settings.warehouse,
     )
+
+
+def local_login(embedded: Server, settings: Settings, host: str) -> str:
+    """Who the web process is on the embedded database.
+
+    Where only this machine's user can reach it, and no proxy names other people, it may act for
+    them as an operator; else `set_person` says who may.
+    """
+    from lakequeue.web import server
+
+    if settings.identity_header is None and server.is_loopback(host):
+        return embedded.ensure_login(
+            "lakequeue_local_operator", "lakequeue_web", "lakequeue_operator"
+        )
+    return embedded.ensure_login("lakequeue_local_web", "lakequeue_web")
+
+
+def _workspace_url() -> str | None:
+    """The workspace that has the runs of agents with a job."""
+    host = os.environ.get("DATABRICKS_HOST", "").strip().rstrip("/")
+    return f"https://{host.removeprefix('https://')}" if host else None
 
 
 def _user_name() -> str:

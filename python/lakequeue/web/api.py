@@ -8,7 +8,7 @@ from flask import Blueprint, Response, jsonify, request
 from flask.typing import ResponseReturnValue
 
 from lakequeue import __version__, database
-from lakequeue.web import callbacks, export, views
+from lakequeue.web import callbacks, export, pages, views
 from lakequeue.web.filters import Filter, cursor, parse_cursor, parse_key
 from lakequeue.web.live import TooManyStreams
 
@@ -68,7 +68,7 @@ def tasks() -> Response:
     after_at, after_id = parse_cursor(request.args.get("after"))
     rows = views.reads().shared(
         "list_tasks",
-        **chosen.parameters(),
+        **chosen.listing(),
         page_size=size + 1,
         after_at=after_at,
         after_id=after_id,
@@ -78,6 +78,44 @@ def tasks() -> Response:
     return jsonify(
         tasks=views.jsonable(shown),
         next=cursor(shown[-1]["listed_at"], shown[-1]["task_id"]) if more else None,
+    )
+
+
+@blueprint.get("/history")
+def history() -> Response:
+    """The course of the overview's charts. Times in seconds."""
+    return jsonify(views.jsonable(views.history(_filter())))
+
+
+@blueprint.get("/attention")
+def attention() -> Response:
+    """What somebody should look at now, and the workers there are."""
+    return jsonify(
+        views.jsonable(
+            {
+                "attention": views.reads().shared("needs_attention"),
+                "workers": views.reads().shared("list_workers"),
+            }
+        )
+    )
+
+
+@blueprint.get("/activity")
+def activity() -> Response:
+    """A page of the event log; `next` is the `after` of the following one."""
+    size = _page_size(50)
+    after_at, after_id = parse_cursor(request.args.get("after"))
+    rows = views.reads().shared(
+        "list_events",
+        **pages.event_filter(_filter()),
+        page_size=size + 1,
+        after_at=after_at,
+        after_id=after_id,
+    )
+    shown = rows[:size]
+    return jsonify(
+        events=views.jsonable(shown),
+        next=cursor(shown[-1]["at"], shown[-1]["event_id"]) if len(rows) > size else None,
     )
 
 

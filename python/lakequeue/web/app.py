@@ -17,7 +17,7 @@ from werkzeug.routing import IntegerConverter, Map
 from lakequeue import __version__, database
 from lakequeue.billing import Billing, NoWarehouse
 from lakequeue.errors import Problem
-from lakequeue.web import api, callbacks, costs, formats, guard, pages, views
+from lakequeue.web import actions, api, callbacks, costs, formats, guard, pages, views
 from lakequeue.web.databricks_volume import open_volume
 from lakequeue.web.filters import PRESETS, BadFilter
 from lakequeue.web.guard import Forged
@@ -126,6 +126,7 @@ def create_app(options: Options) -> Flask:
     app.after_request(guard.secure)
     app.teardown_request(_discard_files)
     app.register_blueprint(pages.blueprint)
+    app.register_blueprint(actions.blueprint)
     app.register_blueprint(api.blueprint)
     app.register_blueprint(costs.blueprint)
     app.register_blueprint(callbacks.blueprint)
@@ -168,6 +169,7 @@ def _teach_templates(app: Flask) -> None:
         file_name=formats.file_name,
         words=formats.words,
         event_kind=formats.event_kind,
+        event_facts=formats.event_facts,
         field_value=formats.field_value,
         cell_value=formats.cell_value,
         pretty_json=formats.pretty_json,
@@ -180,6 +182,7 @@ def _teach_templates(app: Flask) -> None:
         version=__version__,
         statuses=formats.STATUS_ORDER,
         presets=PRESETS,
+        event_kinds=formats.EVENT_KINDS,
         unknown=formats.UNKNOWN,
         low_confidence=views.LOW_CONFIDENCE,
         most_counted=views.MOST_COUNTED,

@@ -1,4 +1,4 @@
-"""The results of an extraction as CSV and as JSON, written as they are read."""
+"""Results, tasks and events as CSV and as JSON, written as they are read."""
 
 from __future__ import annotations
 
@@ -104,6 +104,66 @@ def _line(cells: list[Any]) -> bytes:
     text = io.StringIO()
     csv.writer(text).writerow([safe(cell) for cell in cells])
     return text.getvalue().encode("utf-8", "replace")
+
+
+MOST_ROWS = 100_000
+BATCH = 1000
+TASK_COLUMNS = {
+    "task": "task_id",
+    "agent": "agent",
+    "customer": "customer",
+    "document": "document_path",
+    "status": "status",
+    "priority": "priority",
+    "created_at": "created_at",
+    "finished_at": "finished_at",
+    "retry_at": "retry_at",
+    "attempts": "attempts",
+    "confidence": "confidence",
+    "error": "error",
+}
+EVENT_COLUMNS = {
+    "event": "event_id",
+    "at": "at",
+    "kind": "kind",
+    "task": "task_id",
+    "attempt": "attempt_number",
+    "agent": "agent",
+    "actor": "actor",
+    "login": "login",
+    "reason": "reason",
+    "detail": "detail",
+}
+
+
+def tasks_csv(wanted: dict[str, Any]) -> Iterator[bytes]:
+    """The tasks under a filter, a line each, MOST_ROWS at most."""
+    return _rows_csv("list_tasks", wanted, TASK_COLUMNS, ("listed_at", "task_id"))
+
+
+def events_csv(wanted: dict[str, Any]) -> Iterator[bytes]:
+    """The event log under a filter, a line each, MOST_ROWS at most."""
+    return _rows_csv("list_events", wanted, EVENT_COLUMNS, ("at", "event_id"))
+
+
+def _rows_csv(
+    function: str, wanted: dict[str, Any], columns: dict[str, str], key: tuple[str, str]
+) -> Iterator[bytes]:
+    yield "\ufeff".encode() + _line(list(columns))
+    after: dict[str, Any] = {}
+    for _ in range(MOST_ROWS // BATCH):
+        rows = views.reads().call(function, **wanted, **after, page_size=BATCH)
+        for row in rows:
+            yield _line([_plain(row[name]) for name in columns.values()])
+        if len(rows) < BATCH:
+            return
+        after = {"after_at": rows[-1][key[0]], "after_id": rows[-1][key[1]]}
+
+
+def _plain(value: Any) -> Any:
+    return (
+        json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else views.jsonable(value)
+    )
 
 
 def as_json(extraction: int) -> Iterator[bytes]:

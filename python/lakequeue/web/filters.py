@@ -1,4 +1,4 @@
-"""The one filter of all pages: days, statuses and agents, kept in the address."""
+"""The one filter of all pages: days, statuses, agents, customer; kept in the address."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ class Filter:
     to_day: datetime.date | None = None
     statuses: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
+    customers: tuple[str, ...] = ()
+    document: str = ""
+    """Part of a document's path; only lists of tasks look for it."""
 
     @classmethod
     def parse(cls, arguments: MultiDict[str, str], today: datetime.date) -> Filter:
@@ -39,20 +42,25 @@ class Filter:
         unknown = [status for status in statuses if status not in STATUS_ORDER]
         if unknown:
             raise BadFilter(f"There is no status {unknown[0]!r}.")
-        agents = _several(arguments, "agent")
+        rest: dict[str, Any] = {
+            "statuses": statuses,
+            "agents": _several(arguments, "agent"),
+            "customers": _several(arguments, "customer"),
+            "document": arguments.get("find", "").strip()[:200],
+        }
         first = _day(arguments.get("from"), "from")
         last = _day(arguments.get("to"), "to")
         if first is not None or last is not None:
             if first is not None and last is not None and first > last:
                 raise BadFilter(f"The range begins on {day(first)}, after it ends on {day(last)}.")
-            return cls(today, "days", first, last, statuses, agents)
+            return cls(today, "days", first, last, **rest)
         name = arguments.get("range") or DEFAULT_RANGE
         if name == "all":
-            return cls(today, name, None, None, statuses, agents)
+            return cls(today, name, None, None, **rest)
         if name not in RANGES:
             raise BadFilter(f"There is no range {name!r}.")
         first = today - datetime.timedelta(days=RANGES[name] - 1)
-        return cls(today, name, first, None, statuses, agents)
+        return cls(today, name, first, None, **rest)
 
     def parameters(self) -> dict[str, Any]:
         """As the database's functions take it."""
@@ -61,7 +69,12 @@ class Filter:
             "to_day": self.to_day,
             "statuses": list(self.statuses) or None,
             "agents": list(self.agents) or None,
+            "customers": list(self.customers) or None,
         }
+
+    def listing(self) -> dict[str, Any]:
+        """As list_tasks takes it."""
+        return {**self.parameters(), "document": self.document or None}
 
     def pairs(self) -> list[tuple[str, str]]:
         """Its part of an address, without what is the default anyway."""
@@ -76,11 +89,14 @@ class Filter:
             found.append(("range", self.range))
         found += [("status", status) for status in self.statuses]
         found += [("agent", agent) for agent in self.agents]
+        found += [("customer", customer) for customer in self.customers]
+        if self.document:
+            found.append(("find", self.document))
         return found
 
-    def query(self, **more: str) -> str:
+    def query(self, more: Iterable[tuple[str, str]] = ()) -> str:
         """The question mark and what follows it, or nothing."""
-        pairs = [*self.pairs(), *more.items()]
+        pairs = [*self.pairs(), *more]
         return "?" + urlencode(pairs) if pairs else ""
 
     def with_range(self, name: str) -> Filter:
@@ -94,7 +110,7 @@ class Filter:
     @property
     def narrowed(self) -> bool:
         """Whether it leaves anything out, the days apart."""
-        return bool(self.statuses or self.agents)
+        return bool(self.statuses or self.agents or self.customers)
 
     @property
     def label_in(self) -> str:

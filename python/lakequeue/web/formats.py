@@ -20,6 +20,25 @@ STATUS_ORDER = ("enqueued", "processing", "completed", "failed", "cancelled")
 
 ABBREVIATIONS = frozenset({"bic", "iban", "vat"})
 
+EVENT_KINDS = (
+    "agent_paused",
+    "agent_resumed",
+    "cancel_requested",
+    "retried",
+    "reprocessed",
+    "priority_set",
+    "agent_configured",
+    "endpoint_configured",
+    "person_set",
+    "rate_limited",
+    "lease_expired",
+    "adopted",
+    "late_result",
+    "late_success",
+    "sweep_error",
+)
+"""What the event log may hold, people's acts first; others are named as they are."""
+
 KINDS = {
     "enqueued": "Enqueued",
     "claimed": "Claimed by a worker",
@@ -31,6 +50,10 @@ KINDS = {
     "attempt_cancelled": "Attempt cancelled",
     "attempt_superseded": "Attempt superseded",
     "rate_limited": "The model endpoint answered 429",
+    "cancel_requested": "Cancel",
+    "retried": "Retry",
+    "reprocessed": "Reprocessed",
+    "priority_set": "Priority changed",
     "completed": "Completed",
     "failed": "Failed",
     "cancelled": "Cancelled",
@@ -171,6 +194,13 @@ def words(name: str) -> str:
 def event_kind(kind: str) -> str:
     """What happened, in words."""
     return KINDS.get(kind) or words(kind)
+
+
+def event_facts(detail: Any) -> list[tuple[str, Any]]:
+    """What an event says besides, without what is not set."""
+    if not isinstance(detail, dict):
+        return []
+    return [(name, value) for name, value in detail.items() if value not in (None, {}, [])]
 
 
 def field_value(value: Any) -> str:

@@ -153,6 +153,9 @@ class Hub:
             if len(self._streams) >= self._max_streams or self.stopping:
                 raise TooManyStreams
             missed = self._missed(last_id)
+            if self._sees:
+                # The next probe may be seconds away; what it would say is known already.
+                missed.append(self._probe_event())
             self._streams.add(stream)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
@@ -301,11 +304,15 @@ class Hub:
 
     def _probe(self) -> None:
         """Tell the pages that the database was seen, if it was."""
+        self._send(self._probe_event() if self._sees else event("trouble", {}))
+
+    @property
+    def _sees(self) -> bool:
         seen = self.seen_seconds_ago
-        if seen is not None and seen < 2 * LOOK_SECONDS:
-            self._send(event("probe", {"at": _now(), "listening": self.listening}))
-        else:
-            self._send(event("trouble", {}))
+        return seen is not None and seen < 2 * LOOK_SECONDS and not self._trouble.failures
+
+    def _probe_event(self) -> bytes:
+        return event("probe", {"at": _now(), "listening": self.listening})
 
     def _send(self, item: bytes) -> None:
         with self._guard:

@@ -32,6 +32,8 @@ class Options:
     """Who acts, where no header names them."""
     max_file_bytes: int = 100 * MEGABYTE
     max_upload_bytes: int = 2000 * MEGABYTE
+    workspace_url: str | None = None
+    """The Databricks workspace whose job runs are linked; None: runs are local."""
     max_streams: int = 200
     warehouse: str | None = None
     """The SQL warehouse that is asked for costs; None: they cannot be asked for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote
 
 from flask import (
@@ -20,7 +21,7 @@ from flask import (
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
-from lakequeue.web import export, formats, guard, uploads, views
+from lakequeue.web import actions, charts, export, formats, guard, uploads, views
 from lakequeue.web.filters import Filter, cursor, parse_cursor, parse_key
 from lakequeue.web.volume import NoDocument
 
@@ -46,9 +47,129 @@ def overview() -> str:
         "overview.html",
         chosen=chosen,
         metrics=views.metrics(chosen),
+        attention=views.reads().shared("needs_attention", agents=list(chosen.agents) or None),
+        now=views.clock()["now"],
+        **_charts(chosen),
         agents=views.standing(),
         extractions=views.reads().shared("list_extractions", page_size=RECENT),
         tasks=views.reads().shared("list_tasks", **chosen.parameters(), page_size=RECENT),
+    )
+
+
+FINISHED = ("completed", "failed", "cancelled")
+
+
+def _charts(chosen: Filter) -> dict[str, Any]:
+    """The course of things: finished tasks, response times, the length of the queue."""
+    found = views.history(chosen)
+    zone = views.clock()["zone"]
+    steps = [
+        {**row, "label": charts.step_label(row["at"], row["until"], zone)} for row in found["steps"]
+    ]
+    marks = charts.time_marks(steps, zone)
+    shown = [name for name in FINISHED if not chosen.statuses or name in chosen.statuses]
+    finished = charts.bars(
+        steps,
+        shown,
+        [f"{row['label']}: {_amounts(row, shown)}" for row in steps],
+        marks,
+        "Tasks finished, by outcome",
+    )
+    queue = charts.lines(
+        steps,
+        ("enqueued", "processing"),
+        [f"{row['label']}: {_amounts(row, ('enqueued', 'processing'))}" for row in steps],
+        marks,
+        "Tasks that waited and ran",
+        write=lambda value: formats.number(round(value)),
+    )
+    days = found["days"]
+    response = charts.lines(
+        days,
+        ("p95", "p50"),
+        [
+            f"{formats.day(row['day'])}: median {formats.duration(row['p50'])},"
+            f" p95 {formats.duration(row['p95'])}, {formats.plural(row['tasks'], 'task')}"
+            for row in days
+        ],
+        [f"{row['day'].day} {row['day']:%b}" for row in (days[:1] + days[-1:])[: len(days)]],
+        "Response time, median and 95th percentile, by the day",
+        write=formats.duration,
+    )
+    return {
+        "steps": steps,
+        "days": days,
+        "response": found["response"],
+        "split": found["split"],
+        "shown": shown,
+        "hourly": bool(steps) and (steps[0]["until"] - steps[0]["at"]).total_seconds() < 7300,
+        "finished_chart": finished,
+        "queue_chart": queue if any(row["enqueued"] is not None for row in steps) else None,
+        "response_chart": response,
+    }
+
+
+def _amounts(row: dict[str, Any], names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(f"{formats.number(row[name])} {name}" for name in names)
+
+
+@blueprint.get("/activity")
+def activity() -> str:
+    """The event log: who did what, when and why."""
+    chosen = _filter()
+    wanted = event_filter(chosen)
+    after_at, after_id = parse_cursor(request.args.get("after"))
+    rows = views.reads().shared(
+        "list_events", **wanted, page_size=PAGE_SIZE + 1, after_at=after_at, after_id=after_id
+    )
+    shown = rows[:PAGE_SIZE]
+    pairs = event_pairs()
+    return render_template(
+        "activity.html",
+        chosen=chosen,
+        agents=views.agents(),
+        events=shown,
+        kinds=wanted["kinds"] or [],
+        actors=wanted["actors"] or [],
+        task=wanted["task"],
+        query=chosen.query(pairs),
+        narrowed=bool(pairs or chosen.pairs()),
+        following=(
+            chosen.query([*pairs, ("after", cursor(shown[-1]["at"], shown[-1]["event_id"]))])
+            if len(rows) > PAGE_SIZE
+            else None
+        ),
+        first_page=after_at is None,
+    )
+
+
+def event_filter(chosen: Filter) -> dict[str, Any]:
+    """The filter of the event log, as the database takes it."""
+    return {
+        "from_day": chosen.from_day,
+        "to_day": chosen.to_day,
+        "agents": list(chosen.agents) or None,
+        "kinds": [kind for kind in request.args.getlist("kind") if kind] or None,
+        "actors": [actor for actor in request.args.getlist("actor") if actor.strip()] or None,
+        "task": parse_key(request.args.get("task")),
+    }
+
+
+def event_pairs() -> list[tuple[str, str]]:
+    """The part of the address that only the event log has."""
+    return [
+        (name, value)
+        for name in ("kind", "actor", "task")
+        for value in request.args.getlist(name)
+        if value.strip()
+    ]
+
+
+@blueprint.get("/activity.csv")
+def activity_csv() -> Response:
+    """The event log as a spreadsheet reads it."""
+    return _download(
+        export.events_csv(event_filter(_filter())), "text/csv; charset=utf-8", "activity.csv"
     )
 
 
@@ -57,18 +178,26 @@ def agents() -> str:
     """How each agent stands: a gauge for each of its limits, and why its next task waits."""
     chosen = tuple(dict.fromkeys(filter(None, request.args.getlist("agent"))))
     return render_template(
-        "agents.html", agents=views.standing(chosen), chosen=chosen, now=views.clock()["now"]
+        "agents.html",
+        agents=views.standing(chosen),
+        picked=chosen,
+        now=views.clock()["now"],
+        workers=views.reads().shared("list_workers"),
+        may_operate=views.may_operate(),
     )
 
 
 @blueprint.get("/tasks")
-def tasks() -> str:
+def tasks() -> ResponseReturnValue:
     """The list of tasks, a page at a time."""
     chosen = _filter()
+    if chosen.document.isdecimal():
+        key = parse_key(chosen.document)
+        return redirect(url_for("pages.task", key=key))
     after_at, after_id = parse_cursor(request.args.get("after"))
     rows = views.reads().shared(
         "list_tasks",
-        **chosen.parameters(),
+        **chosen.listing(),
         page_size=PAGE_SIZE + 1,
         after_at=after_at,
         after_id=after_id,
@@ -76,7 +205,7 @@ def tasks() -> str:
     shown = rows[:PAGE_SIZE]
     following = None
     if len(rows) > PAGE_SIZE:
-        following = chosen.query(after=cursor(shown[-1]["listed_at"], shown[-1]["task_id"]))
+        following = chosen.query([("after", cursor(shown[-1]["listed_at"], shown[-1]["task_id"]))])
     return render_template(
         "tasks.html",
         chosen=chosen,
@@ -85,7 +214,16 @@ def tasks() -> str:
         tasks=shown,
         following=following,
         first_page=after_at is None,
+        actions=actions.ACTIONS,
+        may_operate=views.may_operate(),
+        most_exported=export.MOST_ROWS,
     )
+
+
+@blueprint.get("/tasks.csv")
+def tasks_csv() -> Response:
+    """The list under its filter as a spreadsheet reads it."""
+    return _download(export.tasks_csv(_filter().listing()), "text/csv; charset=utf-8", "tasks.csv")
 
 
 @blueprint.get("/tasks/<key:key>")
@@ -105,6 +243,9 @@ def task(key: int) -> str:
         "task.html",
         task=detail["task"],
         attempts=views.attempts(detail),
+        run_address=_run_address(detail["task"]["agent"]),
+        actions=actions.ACTIONS,
+        may_operate=views.may_operate(),
         timeline=detail["timeline"],
         usage=detail["usage"] or views.NO_USAGE,
         confidence=detail["confidence"],
@@ -117,6 +258,15 @@ def task(key: int) -> str:
         pictures=min(pages, PICTURES_SHOWN),
         no_document=no_document,
     )
+
+
+def _run_address(agent: str) -> str | None:
+    """Where the workspace shows the runs of an agent's job; the run's number follows."""
+    workspace = views.web().options.workspace_url
+    if workspace is None:
+        return None
+    job = next((row["job_id"] for row in views.agents() if row["agent"] == agent), None)
+    return f"{workspace}/jobs/{job}/runs/" if job else None
 
 
 # --- documents ----------------------------------------------------------------------------------

@@ -96,6 +96,11 @@ class Reads:
                 entry.at, entry.version = now, version
             return entry.rows
 
+    def forget(self) -> None:
+        """Read everything anew: this process has changed something itself."""
+        with self._guard:
+            self._entries.clear()
+
     def close(self) -> None:
         """Close the pool."""
         with self._guard:

@@ -13,13 +13,14 @@ from flask import current_app, g
 
 from lakequeue import database, limits
 from lakequeue.agents import DOCUMENT_PARSER
-from lakequeue.web import filters
+from lakequeue.web import filters, guard
 from lakequeue.web.filters import Filter
 from lakequeue.web.reads import Reads
 
 LOW_CONFIDENCE = 0.8
 NO_TEXT = "no text layer"
 EXPORT_BATCH = 500
+TRIED_AGAIN = ("failed", "expired", "rate_limited")
 MOST_COUNTED = 1000
 """agent_status counts what happened in the last hour up to this."""
 NO_USAGE = {
@@ -28,6 +29,7 @@ NO_USAGE = {
     "llm_cost": None,
     "usage_complete": True,
 }
+NO_PACE = {"completed_last_hour": 0, "failed_last_hour": 0, "drains_in": None}
 FIRST_FIELDS = (
     "invoice_number",
     "invoice_date",
@@ -95,6 +97,29 @@ def metrics(chosen: Filter) -> dict[str, Any]:
     }
 
 
+def history(chosen: Filter) -> dict[str, Any]:
+    """What the charts show, and the percentiles over all days."""
+    agents_and_customers = {
+        name: value
+        for name, value in chosen.parameters().items()
+        if name in ("from_day", "to_day", "agents", "customers")
+    }
+    days = reads().shared("response_history", **agents_and_customers)
+    (split,) = reads().shared("response_summary", **chosen.parameters())
+    return {
+        "steps": reads().shared("queue_history", **chosen.parameters()),
+        "days": [row for row in days if row["day"] is not None],
+        "response": next((row for row in days if row["day"] is None), None),
+        "split": split,
+    }
+
+
+def may_operate() -> bool:
+    """Whether the person who asks may act; the functions that act ask again themselves."""
+    (row,) = reads().shared("may_operate", actor=guard.person())
+    return bool(row["may_operate"])
+
+
 def agents(names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """How each agent stands, or these."""
     return reads().shared("agent_status", agents=list(names) or None)
@@ -111,11 +136,14 @@ def throttles(names: Sequence[str] = ()) -> dict[str, list[dict[str, Any]]]:
 def standing(names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """How each agent stands, with its limits in words and the tightest one of them."""
     explained = throttles(names)
+    pace = {row["agent"]: row for row in reads().shared("agent_pace", agents=list(names) or None)}
     found = []
     for row in agents(names):
         limit_rows = [_limit(limit) for limit in explained.get(row["agent"], ())]
         tightest = next((limit for limit in limit_rows if limit["tightest"]), None)
-        found.append({**row, "limits": limit_rows, "tightest": tightest})
+        found.append(
+            {**row, **pace.get(row["agent"], NO_PACE), "limits": limit_rows, "tightest": tightest}
+        )
     return found
 
 
@@ -257,7 +285,7 @@ def attempts(detail: dict[str, Any]) -> list[dict[str, Any]]:
                 **attempt,
                 "rate_limits": len(reports),
                 "cooldown_until": told.get("cooldown_until"),
-                "next_try": next_try if attempt["status"] == "rate_limited" else None,
+                "next_try": next_try if attempt["status"] in TRIED_AGAIN else None,
             }
         )
         next_try = attempt["started_at"]

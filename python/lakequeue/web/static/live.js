@@ -6,6 +6,7 @@
 //   live     the server has seen the database within the last seconds, and told us so
 //   polling  the stream is silent or closed; the page asks every 10 seconds
 //   stale    asking does not work either; the time of the last numbers stays on show
+//   paused   the person wants it still: nothing is asked, on this page and the next ones
 
 import { morph, morphRows } from "./morph.js";
 
@@ -21,8 +22,17 @@ const pill = document.getElementById("pill");
 const pillText = document.getElementById("pill-text");
 const asOf = document.getElementById("as-of");
 const announcer = document.getElementById("announcer");
+const pauseButton = document.getElementById("pause");
+const STORE = "lakequeue.paused";
 
 document.documentElement.classList.add("scripted");
+
+let paused = false;
+try {
+  paused = localStorage.getItem(STORE) === "yes";
+} catch {
+  // a browser that keeps nothing
+}
 
 // --- the numbers
 
@@ -33,8 +43,11 @@ let askAgain = false;
 let timer = null;
 let shownPage = null; // a newer list that waits to be shown
 
-async function refresh() {
+/** Ask for the page again, now. */
+export async function refresh() {
+  clearTimeout(timer);
   timer = null;
+  if (!pill) return; // a page without live parts
   if (asking) {
     askAgain = true;
     return;
@@ -63,7 +76,7 @@ async function refresh() {
 
 /** Something has changed: ask soon, and not more often than needed. */
 function changed() {
-  if (document.hidden) return;
+  if (document.hidden || paused) return;
   const wait = Math.max(0, askedAt + LEAST_GAP - performance.now());
   if (asking) askAgain = true;
   else if (timer === null) timer = setTimeout(refresh, wait);
@@ -84,8 +97,11 @@ function takeOver(page) {
 }
 
 function hold(part, fresh, table, freshTable) {
-  const differs = morphRows(table, freshTable);
+  const { changed: differs, added } = morphRows(table, freshTable);
   document.getElementById("held").hidden = !differs;
+  const button = document.getElementById("show-held");
+  const words = added ? `${added} new ${button.dataset.what}: show` : "The order has changed: show";
+  if (button.textContent !== words) button.textContent = words;
   shownPage = differs ? { part, fresh } : null;
 }
 
@@ -93,7 +109,7 @@ document.getElementById("show-held")?.addEventListener("click", () => {
   if (shownPage) morph(shownPage.part, shownPage.fresh);
   shownPage = null;
   document.getElementById("held").hidden = true;
-  document.getElementById("tasks").querySelector(".scroll")?.focus({ preventScroll: true });
+  document.querySelector("[data-live]:has(table[data-hold]) .scroll")?.focus({ preventScroll: true });
 });
 
 let announcedAt = 0;
@@ -120,7 +136,8 @@ let trouble = false;
 function open() {
   clearTimeout(retryTimer);
   retryTimer = null;
-  if (source || document.hidden || !("EventSource" in window)) return;
+  if (!pill) return;
+  if (source || document.hidden || paused || !("EventSource" in window)) return;
   const address = new URL(pill.dataset.events, location.href);
   if (lastId) address.searchParams.set("last", lastId);
   source = new EventSource(address);
@@ -175,9 +192,11 @@ const WORDS = {
   live: () => "Live",
   polling: () => "Polling every 10 s",
   stale: () => `Stale: data from ${asOf.textContent}`,
+  paused: () => `Paused: data from ${asOf.textContent}`,
 };
 
 function state() {
+  if (paused) return "paused";
   const now = performance.now();
   if (now - updatedAt > STALE) return "stale";
   if (!trouble && now - heardAt < SILENCE) return "live";
@@ -185,7 +204,10 @@ function state() {
 }
 
 function show() {
+  if (!pill) return;
   const now = state();
+  pauseButton.textContent = paused ? "Go on" : "Pause";
+  pauseButton.setAttribute("aria-pressed", String(paused));
   if (now === "polling" && pill.dataset.state === "static" && performance.now() < 3_000) return;
   const words = WORDS[now]();
   if (pill.dataset.state !== now) pill.dataset.state = now;
@@ -196,7 +218,7 @@ function show() {
 
 setInterval(() => {
   show();
-  if (document.hidden) return;
+  if (document.hidden || paused || !pill) return;
   const since = performance.now() - Math.max(updatedAt, askedAt);
   if (since >= POLL && !asking) refresh();
   // A silent stream may be dead without knowing it.
@@ -210,6 +232,7 @@ document.addEventListener("visibilitychange", () => {
     retryTimer = null;
     close();
   } else {
+    if (paused) return;
     askedAt = 0;
     refresh();
     open();
@@ -217,10 +240,37 @@ document.addEventListener("visibilitychange", () => {
 });
 addEventListener("pagehide", close);
 addEventListener("pageshow", (event) => {
-  if (event.persisted) {
+  if (event.persisted && !paused) {
     refresh();
     open();
   }
 });
 
-open();
+/** Whether the person has stopped the changes. */
+export const isPaused = () => paused;
+
+/** Stop asking, or go on from where things are now. */
+export function setPaused(wanted) {
+  paused = wanted;
+  try {
+    localStorage.setItem(STORE, paused ? "yes" : "no");
+  } catch {
+    // then it holds for this page only
+  }
+  if (paused) {
+    clearTimeout(retryTimer);
+    clearTimeout(timer);
+    retryTimer = timer = null;
+    close();
+  } else {
+    refresh();
+    open();
+  }
+  show();
+}
+
+if (pill) {
+  pauseButton.addEventListener("click", () => setPaused(!paused));
+  show();
+  open();
+}

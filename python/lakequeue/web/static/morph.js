@@ -54,17 +54,19 @@ function children(old, next) {
 
 /**
  * The same for a table whose rows must not move while somebody reads them: rows are brought up to
- * date where they stand. Returns whether the list itself has changed.
+ * date where they stand. Returns whether the list itself has changed, and how many rows are new.
  */
 export function morphRows(old, next) {
   const body = old.tBodies[0];
   const fresh = new Map([...next.tBodies[0].rows].map((row) => [row.id, row]));
   const order = [...fresh.keys()];
-  const changed = order.join() !== [...body.rows].map((row) => row.id).join();
+  const known = [...body.rows].map((row) => row.id);
+  const changed = order.join() !== known.join();
+  const added = order.filter((id) => !known.includes(id)).length;
   for (const row of body.rows) {
     const wanted = fresh.get(row.id);
     if (wanted) morph(row, wanted);
     else row.classList.add("gone");
   }
-  return changed;
+  return { changed, added };
 }

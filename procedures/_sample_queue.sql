@@ -1,0 +1,21 @@
+-- Notes how many tasks of each agent wait and run, once in 5 minutes, and forgets what is older than 35 days. Called by
+-- fold_rollups under its lock, so that one at a time counts.
+create or replace function lakequeue._sample_queue()
+returns void
+language plpgsql volatile
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_at timestamptz := date_bin('5 minutes', _now(), timestamptz '2000-01-01 00:00+00');
+begin
+  if exists (select from queue_samples q where q.at = v_at) then
+    return;
+  end if;
+  insert into queue_samples (at, agent_id, enqueued, processing)
+  select v_at, a.id, _enqueued(a.id),
+         (select count(*) from tasks t where t.status = 'processing' and t.agent_id = a.id)
+  from agents a;
+  delete from queue_samples q where q.at < v_at - interval '35 days';
+end $$;
+
+comment on function lakequeue._sample_queue() is 'Notes once in 5 minutes how many tasks wait and run.';

@@ -1,0 +1,45 @@
+-- How long the newest completed tasks waited and ran: an exact split of the response time over a bounded number of
+-- tasks, however long the history. Percentiles of all of them are response_history's.
+--
+-- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
+-- sample: how many tasks at most, 1 to 10000.
+-- Returns one row: tasks looked at; more: there are older ones that were not. Running is the time in attempts, waiting
+--   the rest of the time from created_at to finished_at; null where there is no task.
+-- Errors: LQ400 sample out of range, an unknown status; LQ404 an unknown agent.
+create or replace function lakequeue.response_summary(
+  from_day date default null, to_day date default null, statuses text[] default null, agents text[] default null,
+  customers text[] default null, sample integer default 1000)
+returns table (
+  tasks bigint, more boolean, waiting_p50 interval, waiting_p95 interval, running_p50 interval, running_p95 interval)
+language plpgsql stable security definer
+set search_path = pg_catalog, lakequeue, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+set enable_sort = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+    with newest as materialized (
+      select n.id from _newest_completed(from_day, to_day, statuses, agents, customers, sample) n(id)
+    ), times as (
+      select least(coalesce(r.running, '0'), t.finished_at - t.created_at) as running, t.finished_at - t.created_at as response
+      from (select n.id from newest n limit sample) n
+      join tasks t on t.id = n.id
+      left join lateral (
+        select sum(a.ended_at - a.started_at) as running
+        from task_attempts a
+        where a.task_id = t.id and a.ended_at <= t.finished_at) r on true
+    )
+    select count(*), (select count(*) from newest) > sample,
+           percentile_cont(0.5) within group (order by s.response - s.running),
+           percentile_cont(0.95) within group (order by s.response - s.running),
+           percentile_cont(0.5) within group (order by s.running),
+           percentile_cont(0.95) within group (order by s.running)
+    from times s;
+end $$;
+
+comment on function lakequeue.response_summary(date, date, text[], text[], text[], integer) is
+  'How long the newest completed tasks waited and ran, under one filter.';

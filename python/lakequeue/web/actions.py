@@ -1,0 +1,234 @@
+"""What operators do from pages: to tasks that are picked or fit the filter, and to agents.
+
+The database decides who may, what is done and what is skipped. A filter is evaluated again when
+the action runs, in bounded chunks; the count is shown before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from flask import Blueprint, flash, jsonify, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from lakequeue.web import guard, views
+from lakequeue.web.filters import BadFilter, Filter, parse_key
+
+blueprint = Blueprint("actions", __name__)
+
+MOST_TASKS = 10_000
+"""For one action; what is left over is said, and may be asked for again."""
+SECONDS = 20.0
+CHUNK = 200
+LIST_PAGE = 1000
+EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that is done to many tasks by one function of the database."""
+
+    function: str
+    statuses: tuple[str, ...]
+    """The statuses that it can concern: the function decides about each task itself."""
+    verb: str
+    effect: str
+    outcomes: dict[str, str]
+    """What its outcomes mean, after a number."""
+
+
+ACTIONS = {
+    "cancel": Action(
+        "cancel_tasks",
+        ("enqueued", "processing"),
+        "Cancel",
+        "Tasks that wait are cancelled at once; those that are processing are asked to stop. "
+        "A result that comes first is kept.",
+        {"cancelled": "cancelled", "requested": "asked to stop"},
+    ),
+    "retry": Action(
+        "retry_tasks",
+        ("failed", "cancelled"),
+        "Retry",
+        "The same tasks go back to the queue, at their old places, with all their attempts again. "
+        "One with a stored result is completed from it, at no cost.",
+        {"enqueued": "back in the queue", "completed": "completed from a stored result"},
+    ),
+    "reprocess": Action(
+        "reprocess_tasks",
+        ("completed",),
+        "Reprocess",
+        "Each gets a new task, which costs tokens again; the old one and its result stay.",
+        {"enqueued": "reprocessed by new tasks"},
+    ),
+    "priority": Action(
+        "set_priorities",
+        ("enqueued", "processing"),
+        "Set the priority of",
+        "Tasks that wait take their new place at once; 9 goes first.",
+        {"changed": "changed"},
+    ),
+}
+
+
+@dataclass
+class Tally:
+    """What has become of the tasks."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    skipped: list[str] = field(default_factory=list)
+    more: bool = False
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Count the answers of one call."""
+        for row in rows:
+            self.outcomes[row["outcome"]] += 1
+            if row["outcome"] == "skipped" and len(self.skipped) < EXAMPLES:
+                self.skipped.append(f"task {row['task_id']}, {row['detail']}")
+
+    def words(self, action: Action) -> str:
+        """For people."""
+        parts = [
+            f"{count:,} {action.outcomes.get(outcome, outcome)}"
+            for outcome, count in sorted(self.outcomes.items())
+            if outcome != "skipped"
+        ]
+        if left_out := self.outcomes["skipped"]:
+            others = "" if left_out <= len(self.skipped) else " and others"
+            parts.append(f"{left_out:,} skipped ({'; '.join(self.skipped)}{others})")
+        text = ", ".join(parts) or "No task fits any more"
+        if self.more:
+            text += ". There are more: send the action again for the rest"
+        return text + "."
+
+
+@blueprint.post("/tasks/actions")
+def on_tasks() -> ResponseReturnValue:
+    """Ask whether it is meant, or do it."""
+    today = views.clock()["today"]
+    guard.check_token()
+    chosen = Filter.parse(request.args, today)
+    name = request.form.get("action", "")
+    if name not in ACTIONS:
+        raise BadFilter(f"There is no action {name!r}.")
+    action = ACTIONS[name]
+    whole = request.form.get("all") == "yes"
+    picked = [key for text in request.form.getlist("task") if (key := parse_key(text)) is not None]
+    back = _back(chosen)
+    if not whole and not picked:
+        flash("Pick tasks first, by the boxes at the left of the list.", "problem")
+        return redirect(back, 303)
+    more = {"priority": _priority()} if name == "priority" else {}
+    if request.form.get("confirmed") != "yes":
+        return _confirm(chosen, name, picked, whole, back)
+    tally = _apply(
+        action,
+        _fitting(chosen, action) if whole else iter(picked),
+        reason=request.form.get("reason", "").strip() or None,
+        **more,
+    )
+    views.reads().forget()
+    if request.accept_mimetypes.best == "application/json":
+        return jsonify(outcomes=dict(tally.outcomes), skipped=tally.skipped, more=tally.more)
+    flash(tally.words(action), "done")
+    return redirect(back, 303)
+
+
+def _priority() -> int | None:
+    return request.form.get("priority", type=int)
+
+
+def _back(chosen: Filter) -> str:
+    task = parse_key(request.form.get("page_of"))
+    if task is not None:
+        return url_for("pages.task", key=task)
+    return url_for("pages.tasks") + chosen.query()
+
+
+def _confirm(
+    chosen: Filter, name: str, picked: list[int], whole: bool, back: str
+) -> ResponseReturnValue:
+    action = ACTIONS[name]
+    count, others = _count(chosen, action) if whole else (len(picked), {})
+    return render_template(
+        "confirm.html",
+        action=action,
+        name=name,
+        chosen=chosen,
+        whole=whole,
+        picked=picked,
+        count=count,
+        others=others,
+        most=MOST_TASKS,
+        back=back,
+        page_of=request.form.get("page_of", ""),
+        priority=_priority(),
+        may_operate=views.may_operate(),
+    )
+
+
+def _count(chosen: Filter, action: Action) -> tuple[int, dict[str, int]]:
+    """How many fit the filter now, and those that fit but cannot be concerned, by status."""
+    if chosen.document:
+        return sum(1 for _ in itertools.islice(_fitting(chosen, action), MOST_TASKS)), {}
+    counts = {
+        row["status"]: row["tasks"]
+        for row in views.reads().call("queue_metrics", **chosen.parameters())
+    }
+    fit = sum(counts.get(status, 0) for status in action.statuses)
+    others = {name: n for name, n in counts.items() if n and name not in action.statuses}
+    return fit, others
+
+
+def _fitting(chosen: Filter, action: Action) -> Iterator[int]:
+    """The ids, newest first, read page by page while the action goes on."""
+    statuses = [name for name in chosen.statuses or action.statuses if name in action.statuses]
+    parameters = {**chosen.listing(), "statuses": statuses}
+    after: dict[str, Any] = {}
+    while statuses:
+        rows = views.reads().call("list_tasks", **parameters, **after, page_size=LIST_PAGE)
+        yield from (row["task_id"] for row in rows)
+        if len(rows) < LIST_PAGE:
+            return
+        after = {"after_at": rows[-1]["listed_at"], "after_id": rows[-1]["task_id"]}
+
+
+def _apply(action: Action, tasks: Iterator[int], **parameters: Any) -> Tally:
+    tally = Tally()
+    ends = time.monotonic() + SECONDS
+    left = MOST_TASKS
+    while chunk := list(itertools.islice(tasks, min(CHUNK, left) or 1)):
+        if left <= 0 or time.monotonic() > ends:
+            tally.more = True
+            break
+        tally.add(
+            views.reads().call(action.function, tasks=chunk, actor=guard.person(), **parameters)
+        )
+        left -= len(chunk)
+    return tally
+
+
+@blueprint.post("/agents/actions")
+def on_agents() -> ResponseReturnValue:
+    """Pause or resume an agent."""
+    views.clock()
+    guard.check_token()
+    agent = request.form.get("agent", "")
+    name = request.form.get("action", "")
+    if name not in ("pause", "resume"):
+        raise BadFilter(f"There is no action {name!r}.")
+    views.reads().call(
+        f"{name}_agent",
+        agent=agent,
+        reason=request.form.get("reason", "").strip() or None,
+        actor=guard.person(),
+    )
+    views.reads().forget()
+    flash(f"{agent} is {'paused' if name == 'pause' else 'resumed'}.", "done")
+    return redirect(url_for("pages.agents") + f"#agent-{quote(agent)}", 303)
