@@ -94,7 +94,7 @@ def page() -> str:
 
 
 def _address(endpoint: str, chosen: Filter, **more: str) -> str:
-    return url_for(endpoint) + chosen.query(**more)
+    return url_for(endpoint) + chosen.query(more.items())
 
 
 def _billing() -> Billing:

@@ -12,15 +12,16 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from psycopg.types.json import Json
 
-from lakequeue import database
+from lakequeue import database, workspace
 from lakequeue.agents import DOCUMENT_PARSER
 from lakequeue.agents.document_parser import reader, result, tracing
 from lakequeue.agents.document_parser.attempt import (
@@ -43,7 +44,7 @@ from lakequeue.agents.document_parser.chat import (
     Reply,
 )
 from lakequeue.agents.document_parser.chunks import Chunk, cut
-from lakequeue.agents.document_parser.costs import Cost, Prices, Usage
+from lakequeue.agents.document_parser.costs import Cost, Prices
 from lakequeue.agents.document_parser.prompt import (
     MAX_OUTPUT_TOKENS,
     Answer,
@@ -135,17 +136,20 @@ def run(parameters: dict[str, str]) -> int:
     except WrongParameters as error:
         log.error("wrong parameters: %s", error)
         return 2
+    bearer = workspace.Bearer() if workspace.in_job_run() else None
     attempt = Attempt(
         task.attempt_id,
         task.callback_token,
         task.lease_seconds,
         task.database_url,
         task.estimated_tokens,
-        webhook=Webhook(task.callback_url) if task.callback_url else None,
+        webhook=Webhook(task.callback_url, bearer.token if bearer else None)
+        if task.callback_url
+        else None,
     )
     try:
         attempt.start()
-        return _Run(task, attempt).run()
+        return _Run(task, attempt, _chat_token(task, bearer)).run()
     except database.DatabaseUnavailable as error:
         log.error("the database could not be reached: %s", error)
     except database.LakequeueError as error:
@@ -153,6 +157,23 @@ def run(parameters: dict[str, str]) -> int:
     finally:
         attempt.close()
     return 2
+
+
+def _chat_token(task: Task, bearer: workspace.Bearer | None) -> str | Callable[[], str] | None:
+    """The token for the model: the configured one, or our own where the workspace serves it."""
+    if task.chat_token is not None or bearer is None:
+        return task.chat_token
+    try:
+        at_home = _origin(task.chat_url) == _origin(bearer.host)
+    except workspace.WorkspaceError as error:
+        log.warning("calling the model without a token: %s", error)
+        return None
+    return bearer.token if at_home else None
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.lower()
 
 
 @dataclass(frozen=True)
@@ -166,8 +187,11 @@ class _Failure:
 
 
 class _Run:
-    def __init__(self, task: Task, attempt: Attempt) -> None:
+    def __init__(
+        self, task: Task, attempt: Attempt, chat_token: str | Callable[[], str] | None = None
+    ) -> None:
         self.task = task
+        self.chat_token = chat_token
         self.attempt = attempt
         self.tracer = tracing.Tracer()
         self.cost = Cost() if task.prices else None
@@ -187,8 +211,12 @@ class _Run:
             with self.tracer.root(DOCUMENT_PARSER, tags, self.task.run_key) as root:
                 self.trace_id = root.trace_id
                 root.inputs(document=self.task.document_path, model=self.task.model)
-                with self._interrupted():
-                    found = self._work()
+                try:
+                    with self._interrupted():
+                        found = self._work()
+                finally:
+                    complete = str(self.usage_complete).lower()
+                    self.tracer.tag(usage_complete=complete, model=self.task.model)
                 stored = self._store(found)
                 root.outputs({key: value for key, value in found.items() if key != "pages"})
         except Stopped as stopped:
@@ -214,7 +242,7 @@ class _Run:
         if texts:
             chat = Chat(
                 self.task.chat_url,
-                self.task.chat_token,
+                self.chat_token,
                 self.task.model,
                 throttle=Reservations(self.attempt)
                 if self.task.reserves_calls
@@ -263,13 +291,14 @@ class _Run:
                 reply = chat.ask(messages(chunk, page_count), self.attempt.check)
             finally:
                 self.usage_complete &= chat.usage_complete
-            usage = reply.usage or Usage()
-            cost = self.task.prices.cost(usage) if self.task.prices else None
-            self.attempt.usage += usage
-            if self.cost is not None and cost is not None:
-                self.cost += cost
+            cost = None
+            if reply.usage is not None:
+                self.attempt.usage += reply.usage
+                if self.task.prices is not None and self.cost is not None:
+                    cost = self.task.prices.cost(reply.usage)
+                    self.cost += cost
             span.outputs(reply.content)
-            span.usage(reply.model, usage, cost)
+            span.usage(reply.model, reply.usage, cost)
             return reply
 
     # --- reports
@@ -365,7 +394,7 @@ def _explain(error: Exception) -> _Failure:
             return _Failure("rate_limited", "rate_limited", message, error.retry_after)
         case ModelRefused():
             return _Failure("permanent_failure", _refused_class(error), message)
-        case ModelUnavailable():
+        case ModelUnavailable() | workspace.WorkspaceError():
             return _Failure("failure", "model_unavailable", message)
         case AnswerInvalid():
             return _Failure("failure", "model_answer_invalid", message)
