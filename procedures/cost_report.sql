@@ -75,11 +75,10 @@ begin
       from finished f
       cross join lateral (
         select count(*) as attempts, count(a.llm_cost) as known, sum(a.llm_cost) as cost,
-               count(*) filter (where a.run_id is not null and g.job_id is not null) as runs,
+               count(*) filter (where a.run_id is not null and a.job_id is not null) as runs,
                count(*) filter (where r.billed) as billed,
                min(r.asked_at) filter (where not r.settled) as unsettled_at, max(r.asked_at) as asked_at
         from task_attempts a
-        join agents g on g.id = a.agent_id
         left join compute_runs r on r.attempt_id = a.id
         where a.task_id = f.task_id) u
     ), models as (

@@ -58,8 +58,8 @@ begin
   v_attempt_ids := array(select a.id from task_attempts a where a.task_id = any(v_ids));
 
   insert into purged_tasks as p (
-    agent_id, customer, status, day, bucket, tasks, input_tokens, output_tokens, cached_tokens, llm_cost)
-  select t.agent_id, t.customer, t.status, _day(t.finished_at),
+    agent_id, customer, status, hour, bucket, tasks, input_tokens, output_tokens, cached_tokens, llm_cost)
+  select t.agent_id, t.customer, t.status, _hour(t.finished_at),
          case when t.status = 'completed' then _response_bucket(t.finished_at - t.created_at) end,
          count(*), sum(u.used[1]), sum(u.used[2]), sum(u.used[3]), sum(u.used[4])
   from tasks t
@@ -67,14 +67,13 @@ begin
   where t.id = any(v_ids)
   group by 1, 2, 3, 4, 5
   order by 1, 4, 2, 3, 5
-  on conflict (agent_id, day, customer, status, bucket) do update
+  on conflict (agent_id, hour, customer, status, bucket) do update
   set tasks = p.tasks + excluded.tasks, input_tokens = p.input_tokens + excluded.input_tokens,
       output_tokens = p.output_tokens + excluded.output_tokens, cached_tokens = p.cached_tokens + excluded.cached_tokens,
       llm_cost = p.llm_cost + excluded.llm_cost;
 
-  delete from compute_costs c
-  where c.run_id = any(array(
-    select a.run_id from task_attempts a where a.id = any(v_attempt_ids) and a.job_id is not null and a.run_id is not null));
+  delete from compute_costs c where c.attempt_id = any(v_attempt_ids);
+  delete from compute_runs r where r.attempt_id = any(v_attempt_ids);
   delete from results r where r.attempt_id = any(v_attempt_ids);
   get diagnostics results = row_count;
   delete from model_calls c where c.attempt_id = any(v_attempt_ids);

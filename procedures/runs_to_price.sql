@@ -1,6 +1,6 @@
 -- The job runs whose compute cost may still change: of the newest finished tasks under the filter (20,000 at most),
--- those that billing has not settled yet. Those never asked for come first, then the longest not asked for. Runs of
--- agents that are no Databricks job (local ones) are none.
+-- those that billing has not settled yet. Those never asked for come first, then the longest not asked for. Local runs
+-- are none, nor are those that a copy inherited (see quiesce).
 --
 -- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
 -- batch_size: most runs, 1 to 10000.
@@ -25,9 +25,9 @@ begin
     select a.id, a.task_id, a.run_id, a.started_at, r.asked_at
     from _finished_tasks(_agent_ids(runs_to_price.agents), _statuses(runs_to_price.statuses), from_day, to_day, customers, 20000) f
     join task_attempts a on a.task_id = f.task_id
-    join agents g on g.id = a.agent_id
     left join compute_runs r on r.attempt_id = a.id
-    where a.run_id is not null and g.job_id is not null and r.settled is not true
+    where a.run_id is not null and a.job_id is not null and r.settled is not true
+      and a.id > (select i.inherited_attempts from installation i)
     order by r.asked_at nulls first, a.id desc
     limit batch_size;
 end $$;

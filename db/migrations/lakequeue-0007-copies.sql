@@ -1,4 +1,4 @@
--- depends: lakequeue-0005-throttle
+-- depends: lakequeue-0006-billing
 -- Copies: where an installation lives, so that a copy is told from it; what a copy inherited. Which relay a worker uses and
 -- where an attempt's run lives, so that runs are looked up where they are. What was purged, so that totals stay provable.
 
@@ -30,21 +30,21 @@ create table lakequeue.purged_tasks (
   agent_id integer not null,
   customer text not null,
   status lakequeue.task_status not null,
-  day date not null,
+  hour timestamptz not null,
   bucket smallint,
   tasks bigint not null,
   input_tokens bigint not null,
   output_tokens bigint not null,
   cached_tokens bigint not null,
   llm_cost numeric not null,
-  unique nulls not distinct (agent_id, day, customer, status, bucket)
+  unique nulls not distinct (agent_id, hour, customer, status, bucket)
 );
 comment on table lakequeue.purged_tasks is
   'What purge_tasks has deleted, in sums: rollups keep it, so they equal a count of the tasks plus this.';
 comment on column lakequeue.purged_tasks.agent_id is 'The agent.';
 comment on column lakequeue.purged_tasks.customer is 'The customer.';
 comment on column lakequeue.purged_tasks.status is 'Their last status.';
-comment on column lakequeue.purged_tasks.day is 'Day of finished_at in the reporting time zone.';
+comment on column lakequeue.purged_tasks.hour is 'Beginning of the hour of finished_at, as clocks in the reporting time zone strike.';
 comment on column lakequeue.purged_tasks.bucket is 'Bucket of their response time; null: not completed.';
 comment on column lakequeue.purged_tasks.tasks is 'Number of tasks.';
 comment on column lakequeue.purged_tasks.input_tokens is 'Input tokens of all their attempts.';

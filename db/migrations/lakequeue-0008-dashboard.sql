@@ -1,4 +1,4 @@
--- depends: lakequeue-0005-throttle
+-- depends: lakequeue-0007-copies
 -- What the dashboard reads: events by what, who, which agent and when; finished tasks by the hour; how long the queue was.
 
 set local role lakequeue_owner;

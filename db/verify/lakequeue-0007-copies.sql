@@ -2,7 +2,7 @@
 select home, quiesced_at, inherited_attempts from lakequeue.installation where false;
 select job_id from lakequeue.task_attempts where false;
 select relay from lakequeue.workers where false;
-select agent_id, customer, status, day, bucket, tasks, input_tokens, output_tokens, cached_tokens, llm_cost
+select agent_id, customer, status, hour, bucket, tasks, input_tokens, output_tokens, cached_tokens, llm_cost
 from lakequeue.purged_tasks where false;
 do $$
 begin

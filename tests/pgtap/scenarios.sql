@@ -343,7 +343,11 @@ as $$
   ), truth as (
     select c.agent_id, c.customer, c.status, c.day, c.bucket, sum(c.tasks) as tasks, sum(c.input) as input,
            sum(c.output) as output, sum(c.cached) as cached, sum(c.cost) as cost
-    from (table counted union all table purged_tasks) c
+    from (table counted
+          union all
+          select p.agent_id, p.customer, p.status, _day(p.hour), p.bucket, p.tasks,
+                 p.input_tokens, p.output_tokens, p.cached_tokens, p.llm_cost
+          from purged_tasks p) c
     group by 1, 2, 3, 4, 5
   ), differences as (
     (select 'ledger' as side, l.* from ledger l except all select 'ledger', h.* from truth h)
@@ -371,6 +375,7 @@ declare
 begin
   if job is not null then
     perform configure_agent(agent_of(task_of(v_attempt)), job_id => job);
+    update task_attempts a set job_id = job where a.id = v_attempt;  -- as if it had been so at the claim
   end if;
   perform record_runs(array[v_attempt], array[run]);
   perform report(v_attempt, outcome, case when outcome = 'success' then '1'::json end, llm_cost => job_run.llm_cost);

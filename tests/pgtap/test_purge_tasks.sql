@@ -72,7 +72,7 @@ select fold_rollups(10000) \gset
 select is((select (jsonb_agg(to_jsonb(m) order by m.status))::text from queue_metrics() m), s.totals, 'also folded') from sums s;
 select results_eq(
   $$select status::text, tasks, input_tokens, output_tokens, cached_tokens, llm_cost, bucket is null from purged_tasks
-    where day = '2026-01-01' and agent_id = (select g.id from agents g where g.name = $$ || quote_literal(:'agent') || ')',
+    where _day(hour) = '2026-01-01' and agent_id = (select g.id from agents g where g.name = $$ || quote_literal(:'agent') || ')',
   $$values ('completed', 1::bigint, 100::bigint, 10::bigint, 5::bigint, 0.25::numeric, false)$$, 'what was purged stands in sums');
 
 -- --- keys and living runs ---------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 -- Job runs whose cost may still change: of finished tasks, not settled; never asked for first.
 begin;
 \ir scenarios.sql
-select plan(11);
+select plan(12);
 
 create function pg_temp.runs(batch_size integer default 100) returns bigint[] language sql as
 $$ select array_agg(r.run_id order by r.place) from runs_to_price(batch_size => runs.batch_size) with ordinality r(attempt_id, task_id, run_id, started_at, asked_at, place) $$;
@@ -19,12 +19,16 @@ select is(pg_temp.runs(2), '{5,2}', 'so many at most');
 select advance('7 days');
 select bill();
 select is(pg_temp.runs(), null, 'settled ones are not asked for again');
+select job_run(6);
+update installation set inherited_attempts = (select max(a.id) from task_attempts a);
+select job_run(7);
+select is(pg_temp.runs(), '{7}', 'nor are those that a copy inherited');
 
 select refused('select runs_to_price(batch_size => 0)', 'LQ400', 'a batch of none is refused');
 select refused('select runs_to_price(batch_size => null)', 'LQ400', 'null too');
 select refused('select runs_to_price(agents => ''{nobody}'')', 'LQ404', 'an unknown agent is refused');
 set session authorization test_reader;
-select is((select count(*) from lakequeue.runs_to_price()), 0::bigint, 'a reader may look');
+select is((select count(*) from lakequeue.runs_to_price()), 1::bigint, 'a reader may look');
 set session authorization test_owner;
 select not_for('test_worker', 'select lakequeue.runs_to_price()');
 

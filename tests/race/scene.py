@@ -54,7 +54,9 @@ with usage as (
     from lakequeue.tasks t
     left join usage u on u.task_id = t.id
   union all
-  table lakequeue.purged_tasks
+  select p.agent_id, p.customer, p.status, lakequeue._day(p.hour), p.bucket, p.tasks,
+         p.input_tokens, p.output_tokens, p.cached_tokens, p.llm_cost
+    from lakequeue.purged_tasks p
 ), brute as (
   select c.agent_id, c.customer, c.status, c.day,
          sum(c.tasks)::numeric as tasks, coalesce(sum(c.input), 0) as input,
@@ -90,9 +92,14 @@ with usage as (
    group by 1, 2, 3, 4
   having sum(h.tasks) <> 0
 ), hours_brute as (
-  select t.agent_id, t.customer, t.status, lakequeue._hour(t.finished_at) as hour,
-         count(*)::numeric as tasks
-    from lakequeue.tasks t where t.finished_at is not null group by 1, 2, 3, 4
+  select c.agent_id, c.customer, c.status, c.hour, sum(c.tasks) as tasks
+    from (select t.agent_id, t.customer, t.status, lakequeue._hour(t.finished_at) as hour,
+                 1 as tasks
+            from lakequeue.tasks t where t.finished_at is not null
+          union all
+          select p.agent_id, p.customer, p.status, p.hour, p.tasks
+            from lakequeue.purged_tasks p) c
+   group by 1, 2, 3, 4
 ), hours_kept as (
   select h.agent_id, h.customer, h.status, h.hour, sum(h.tasks) as tasks
     from (select r.agent_id, r.customer, r.status, r.hour, r.tasks
