@@ -258,25 +258,8 @@ def check_transaction(path: Path) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put one item for each server in the place of each pgTAP file, and say what stays together.
-
-    Of two processes (`pytest -n 2 --dist loadgroup`) one has all tests of Debian's server and the
-    other all of the embedded one; the files that need neither go to whoever is free.
-    """
+    """Put one item for each server in the place of each pgTAP file."""
     items[:] = [each for item in items for each in _on_each_server(item)]
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_server_of(item) or item.path.name))
-
-
-def _server_of(item: pytest.Item) -> str | None:
-    if isinstance(item, ServerPgTapItem):
-        return item.server_name
-    parameters = (
-        item.callspec.params
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-        else {}
-    )
-    return next((each for each in parameters.values() if each in SERVER_NAMES), None)
 
 
 def _on_each_server(item: pytest.Item) -> list[pytest.Item]:

@@ -1,6 +1,6 @@
 """The PostgreSQL servers that the tests run on, and the databases in them.
 
-Two servers are started once per test session, each in a temporary folder of its own: the newest
+Two servers are started once per test process, each in a temporary folder of its own: the newest
 one that Debian installed (`debian`, with plpgsql_check loaded) and the one that comes in the
 embedded wheel (`embedded`). Each has two template databases with the product installed by a
 login that is no superuser:
