@@ -25,7 +25,7 @@ from tests.conftest import BED, Clock
 from tests.databricks.test_worker import CALLBACK, Scene
 from tests.databricks.workspace import Workspace
 from tests.python.test_worker import running, until
-from tests.python.web_server import application
+from tests.python.web_server import application, pdf, upload
 from tests.servers import Database, Server, temporary
 
 embedded = pytest.mark.parametrize("server", ["embedded"], indirect=True)
@@ -132,6 +132,10 @@ def test_the_webhook_refuses_a_copy(scene: Scene, clone: Database, tmp_path: Pat
         for body in (report, [report]):
             answer = client.post("/api/callbacks", json=body)
             assert (answer.status_code, answer.get_json()["error"]["code"]) == (409, "LQ421")
+        page = upload(client, (pdf(), "invoice.pdf"))
+        assert page.status_code == 409
+        assert "this database is a copy" in page.get_data(as_text=True)
+        assert clone.value("select count(*) from lakequeue.extractions") == 0
         assert clone.query("select status::text from lakequeue.tasks where locked_by is not null")
 
         call(clone, "test_operator", "quiesce", reason="look at the queue")
