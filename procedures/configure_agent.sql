@@ -2,7 +2,8 @@
 -- are max_concurrent_tasks alone, max_tpm alone, or both (the stricter one wins).
 --
 -- agent: its name. job_id: Databricks job: workers of job runs serve it; 0: none, workers of local runs do. model_endpoint:
--- whose budget it spends; made if unknown, by default one of its own with the agent's name. lease_duration: without a heartbeat its attempts lose their task after this.
+-- whose budget it spends; made if unknown, by default one of its own with the agent's name. lease_duration: without a
+-- heartbeat its attempts lose their task after this.
 -- reconcile_grace: how long after that a run may still live; by default one lease, 0 where no run outlives its worker.
 -- max_attempts, max_rate_limited: failures, and rate limits, at which a task fails for good. retry_base, retry_cap: first
 -- and longest wait before a retry.

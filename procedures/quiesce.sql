@@ -7,7 +7,8 @@
 --   resume_agent;
 -- - the installation gets another id and secret, and what was open another run key: tokens and idempotency keys that
 --   the original has handed out are worth nothing here;
--- - attempts up to now are inherited: their traces and bills are looked up no more; workers are forgotten.
+-- - attempts up to now are inherited: their traces and bills are looked up no more;
+-- - workers are dismissed: one that is connected nevertheless ends at its next heartbeat, with what it was about to submit.
 -- All or nothing, once: a second call finds nothing to do. A copy of a copy is another copy.
 --
 -- reason: why. actor: who, as the web process names them. lakebase_endpoint: the copy's own, without which a Lakebase branch
@@ -21,7 +22,7 @@ create or replace function lakequeue.quiesce(
   reason text, actor text default null, lakebase_endpoint text default null, is_copy boolean default false)
 returns table (
   outcome text, attempts_closed integer, runs_let_go integer, tasks_requeued integer, agents_paused integer,
-  workers_forgotten integer)
+  workers_dismissed integer)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -44,7 +45,7 @@ begin
   if coalesce(btrim(reason), '') = '' then
     raise exception using errcode = 'LQ400', message = 'quiesce needs a reason', hint = 'It stays in the event and with every agent.';
   end if;
-  attempts_closed := 0; runs_let_go := 0; tasks_requeued := 0; agents_paused := 0; workers_forgotten := 0;
+  attempts_closed := 0; runs_let_go := 0; tasks_requeued := 0; agents_paused := 0; workers_dismissed := 0;
   perform pg_advisory_xact_lock(_lock_class(), -4);
   perform pg_advisory_xact_lock(_lock_class(), e.id) from (select m.id from model_endpoints m order by m.id) e;
   select i.* into v_installation from installation i for no key update;
@@ -92,8 +93,8 @@ begin
   set job_id = null, paused_at = coalesce(a.paused_at, v_now), paused_by = v_actor,
       pause_reason = _clean_text('quiesced copy: ' || reason, 4000);
   get diagnostics agents_paused = row_count;
-  update workers w set stopped_at = v_now where w.stopped_at is null;
-  get diagnostics workers_forgotten = row_count;
+  workers_dismissed := (select count(*) from workers w where w.stopped_at is null);
+  update workers w set stopped_at = coalesce(w.stopped_at, v_now), dismissed = true;
   update installation i
   set id = gen_random_uuid(), secret = sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),
       home = v_here, quiesced_at = v_now,

@@ -4,7 +4,7 @@
 -- worker: name, unique per process start. host, pid, version: shown to people. stopping: the last heartbeat. relay: where it
 -- runs agents, local or databricks, which decides what it is given (see dequeue_tasks, runs_to_check).
 -- Returns the schema version, so that a worker that meets another one than its own can restart.
--- Errors: LQ400 a blank name, or no such relay.
+-- Errors: LQ400 a blank name, or no such relay; LQ421 it worked here before quiesce.
 create or replace function lakequeue.worker_heartbeat(
   worker text, host text default null, pid integer default null, version text default null,
   stopping boolean default false, relay text default null)
@@ -21,6 +21,10 @@ begin
   end if;
   if relay not in ('local', 'databricks') then
     raise exception using errcode = 'LQ400', message = format('"%s" is no relay', relay), hint = 'Relays: local, databricks.';
+  end if;
+  if (select w.dismissed from workers w where w.name = worker) then
+    raise exception using errcode = 'LQ421', message = 'this database is a copy that was quiesced while the worker was connected',
+      hint = 'What it still knows is the original''s: start it again.';
   end if;
   insert into workers as w (name, host, pid, version, relay, started_at, heartbeat_at, stopped_at)
   values (worker, host, pid, version, relay, v_now, v_now, case when stopping then v_now end)

@@ -21,8 +21,11 @@ update lakequeue.task_attempts a set job_id = g.job_id
 from lakequeue.agents g
 where g.id = a.agent_id and g.job_id is not null and a.run_ended_at is null;
 
-alter table lakequeue.workers add column relay text check (relay in ('local', 'databricks'));
+alter table lakequeue.workers
+  add column relay text check (relay in ('local', 'databricks')),
+  add column dismissed boolean not null default false;
 comment on column lakequeue.workers.relay is 'Where it runs agents: local or databricks; null: it does not say.';
+comment on column lakequeue.workers.dismissed is 'It worked here before quiesce: what it still knows is the original''s.';
 
 create index extraction_documents_task on lakequeue.extraction_documents (task_id) where task_id is not null;
 

@@ -1,7 +1,7 @@
 -- Where the installation lives, whose run an attempt is, and what was purged.
 select home, quiesced_at, inherited_attempts from lakequeue.installation where false;
 select job_id from lakequeue.task_attempts where false;
-select relay from lakequeue.workers where false;
+select relay, dismissed from lakequeue.workers where false;
 select agent_id, customer, status, hour, bucket, tasks, input_tokens, output_tokens, cached_tokens, llm_cost
 from lakequeue.purged_tasks where false;
 do $$

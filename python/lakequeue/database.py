@@ -41,6 +41,10 @@ class LakequeueError(Problem):
         self.sqlstate = sqlstate
 
 
+class NotHome(LakequeueError):
+    """This database is a copy, or became one of its own while somebody worked on it (LQ421)."""
+
+
 class DatabaseUnavailable(Problem):
     """No connection could be made, or it was lost; what was in flight may or may not be done."""
 
@@ -258,7 +262,7 @@ def call(conn: psycopg.Connection[Any], function: str, /, **parameters: Any) -> 
 def check_home(conn: psycopg.Connection[Any]) -> None:
     """Refuse to work on a copy of an installation: once a connection, before it does anything.
 
-    Raises LakequeueError LQ421, with what to do.
+    Raises NotHome, with what to do.
     """
     if not getattr(conn, "at_home", False):
         call(conn, "check_home", lakebase_endpoint=_logins[0].endpoint if _logins else None)
@@ -345,7 +349,8 @@ def _explained(error: psycopg.Error) -> Problem | None:
     state = error.sqlstate or ""
     message = error.diag.message_primary or _first_line(error)
     if state.startswith("LQ"):
-        return LakequeueError(state, message, error.diag.message_hint)
+        kind = NotHome if state == "LQ421" else LakequeueError
+        return kind(state, message, error.diag.message_hint)
     if state.startswith(_PASSING):
         return DatabaseUnavailable(f"the database is not available: {message}")
     if not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

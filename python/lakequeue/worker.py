@@ -276,7 +276,7 @@ class Worker:
             except DatabaseUnavailable as error:
                 self._lost(error)
                 return
-            except (VersionMismatch, database.NotInstalled):
+            except (VersionMismatch, database.NotInstalled, database.NotHome):
                 raise
             except Exception:
                 # Whatever it is, the other steps go on, and this one is tried again.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +19,14 @@ import pytest
 from psycopg.types.json import Json
 
 from lakequeue import database as db
-from lakequeue.database import LakequeueError
+from lakequeue.database import LakequeueError, NotHome
 from lakequeue.relay.databricks import DatabricksRelay
 from lakequeue.worker import Worker
 from tests.conftest import BED, Clock
 from tests.databricks.test_worker import CALLBACK, Scene
 from tests.databricks.workspace import Workspace
 from tests.python.test_worker import running, until
-from tests.python.web_server import application
+from tests.python.web_server import application, pdf, upload
 from tests.servers import Database, Server, temporary
 
 embedded = pytest.mark.parametrize("server", ["embedded"], indirect=True)
@@ -124,6 +125,29 @@ def test_a_worker_refuses_a_copy_and_after_quiesce_does_nothing_by_itself(
 
 
 @embedded
+def test_a_worker_on_a_copy_that_looks_like_the_original_is_sent_away(scene: Scene) -> None:
+    """Copied files of a server: here it is the very database, whose worker has claimed already."""
+    never = threading.Event()
+    scene.workspace.fault("run-now", hold=never, times=None)
+    scene.configure(max_concurrent_tasks=3)
+    worker = scene.worker()
+
+    def quiesce_under_it() -> None:
+        with running(worker):
+            until(lambda: scene.workspace.called("run-now"))
+            scene.call("quiesce", reason="found out", is_copy=True)
+            worker._beat.due = 0.0
+            worker.wake()
+            until(lambda: worker._connection is None, explain=scene.explain)
+
+    with pytest.raises(NotHome, match="quiesced while"):
+        quiesce_under_it()
+    never.set()
+    assert scene.statuses() == {"enqueued": 3}
+    assert scene.workspace.called("cancel") == 0
+
+
+@embedded
 def test_the_webhook_refuses_a_copy(scene: Scene, clone: Database, tmp_path: Path) -> None:
     report = report_of(scene, 0)
     with application(clone, tmp_path) as app:
@@ -132,6 +156,10 @@ def test_the_webhook_refuses_a_copy(scene: Scene, clone: Database, tmp_path: Pat
         for body in (report, [report]):
             answer = client.post("/api/callbacks", json=body)
             assert (answer.status_code, answer.get_json()["error"]["code"]) == (409, "LQ421")
+        page = upload(client, (pdf(), "invoice.pdf"))
+        assert page.status_code == 409
+        assert "This database is a copy" in page.get_data(as_text=True)
+        assert clone.value("select count(*) from lakequeue.extractions") == 0
         assert clone.query("select status::text from lakequeue.tasks where locked_by is not null")
 
         call(clone, "test_operator", "quiesce", reason="look at the queue")

@@ -2,7 +2,7 @@
 -- until then it holds its place. A row that cannot be ended stops none of the others and is passed over for a minute.
 begin;
 \ir scenarios.sql
-select plan(47);
+select plan(48);
 
 select new_task() as task \gset
 select configure_agent(agent_of(:task), lease_duration => '2 min', reconcile_grace => '3 min', max_concurrent_tasks => 1, max_attempts => 3) \gset

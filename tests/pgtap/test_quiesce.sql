@@ -1,7 +1,7 @@
 -- quiesce: a copy lets go of everything that is the original's and does nothing by itself; said once, in one transaction.
 begin;
 \ir scenarios.sql
-select plan(54);
+select plan(56);
 
 -- Everything that can be open in the database that was copied.
 create temporary table was (what text, attempt bigint);
@@ -33,7 +33,7 @@ set session authorization test_operator;
 create temporary table said as select * from quiesce('look at the stuck batch');
 grant select on said to public;
 set session authorization test_owner;
-select row_is(to_jsonb(s), '{"outcome": "quiesced", "attempts_closed": 4, "runs_let_go": 4, "tasks_requeued": 3, "workers_forgotten": 1}', 'it says what it did')
+select row_is(to_jsonb(s), '{"outcome": "quiesced", "attempts_closed": 4, "runs_let_go": 4, "tasks_requeued": 3, "workers_dismissed": 1}', 'it says what it did')
 from said s;
 select is(s.agents_paused, (select count(*)::integer from agents), 'to every agent') from said s;
 select row_is(to_jsonb(e), '{"actor": "test_operator", "reason": "look at the stuck batch"}', 'who and why is noted')
@@ -63,6 +63,9 @@ select row_is(to_jsonb(s), '{"expired": 0, "runs_ended": 0, "workers_lost": 0}',
 select is_empty('select from dequeue_tasks(''w9'', 100)', 'nothing is claimed when retries are due');
 select is_empty('select from runs_to_check(''w9'', 1000)', 'no run is looked up or cancelled');
 select advance('-1 day') \gset
+
+select refused('select worker_heartbeat(''w1'')', 'LQ421', 'a worker that was connected is sent away');
+select lives_ok('select worker_heartbeat(''new'')', 'a new one is not');
 
 -- --- old tokens and keys ------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lakequeue import cluster, embedded
+from lakequeue import cluster, database, embedded, migrate
 from lakequeue.embedded import EmbeddedError
 
 # A process that uses a data folder until its standard input ends.
@@ -380,6 +380,25 @@ def test_odd_characters_in_the_path(fresh: Path, made_once: Path) -> None:
     shutil.copytree(made_once, odd, symlinks=True)
     with embedded.server(odd) as server:
         assert _answers(server.conninfo())
+
+
+def test_a_moved_folder_is_the_same_installation(copy: Path) -> None:
+    """And no copy: what it was used for before goes on."""
+
+    def home() -> str:
+        with database.connect(server.conninfo()) as connection:
+            return str(database.call_value(connection, "check_home"))
+
+    with embedded.server(copy) as server:
+        migrate.migrate(server.conninfo())
+        before = home()
+    moved = copy.with_name("elsewhere")
+    copy.rename(moved)
+    try:
+        with embedded.server(moved) as server:
+            assert home() == before
+    finally:
+        moved.rename(copy)
 
 
 def test_data_of_another_major_version(copy: Path) -> None:

@@ -64,6 +64,22 @@ def test_each_migration_reverts_to_what_was_before(
         assert _catalog(empty_database) == before
 
 
+@on_one_server
+def test_runs_under_way_are_known_as_job_runs_after_the_migration(database: Database) -> None:
+    """0007: an attempt notes its job; the one that was running when it came has one, too."""
+    database.query(
+        """select lakequeue.configure_agent('job', job_id => 7), lakequeue.configure_agent('here'),
+                  lakequeue.enqueue_task('job', '/a'), lakequeue.enqueue_task('here', '/b')"""
+    )
+    database.query("select count(*) from lakequeue.dequeue_tasks('w', 2)")
+    migrate.revert_to(database.conninfo(), "lakequeue-0005-throttle")
+    migrate.migrate(database.conninfo())
+    assert database.query(
+        """select g.name, a.job_id from lakequeue.task_attempts a
+             join lakequeue.agents g on g.id = a.agent_id order by g.name"""
+    ) == [("here", None), ("job", 7)]
+
+
 def test_everything_belongs_to_the_owner_role(pristine: Database) -> None:
     strangers = pristine.query(
         """select 'relation', relname, relowner::regrole from pg_class
