@@ -569,6 +569,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _route(self) -> tuple[int, dict[str, str], bytes]:
         for prefix, handle in (
+            *((prefix, self._further) for prefix in self.workspace.more),
             ("/.well-known/databricks-config", self._discover),
             ("/oidc/", self._log_in),
             ("/storage/", self._storage),
@@ -576,7 +577,6 @@ class _Handler(BaseHTTPRequestHandler):
             ("/api/2.0/fs/", self._file_system),
             ("/api/2.0/preview/scim/v2/Me", self._me),
             ("/api/2.0/postgres/credentials", self._credentials),
-            *((prefix, self._further) for prefix in self.workspace.more),
         ):
             if self._path.startswith(prefix):
                 answer = handle()
