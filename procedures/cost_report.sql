@@ -47,23 +47,12 @@ begin
              row(case when 'customer' = any(by) then f.customer end, case when 'agent' = any(by) then f.agent_id end,
                  case when 'status' = any(by) then f.status end, case when 'day' = any(by) then f.day end)::text as key
       from _finished_tasks(v_agent_ids, v_statuses, from_day, to_day, customers, most_tasks) f
-    ), moved as (
-      select r.customer, r.agent_id, r.status, r.day, r.tasks, r.llm_cost
-      from task_rollups r
-      where r.agent_id = any(v_agent_ids) and r.status = any(v_statuses)
-        and (customers is null or r.customer = any(customers))
-      union all
-      select s.customer, s.agent_id, s.status, s.day, s.tasks, s.llm_cost
-      from task_deltas d
-      cross join lateral _delta_sides(d) s
-      where s.agent_id = any(v_agent_ids) and s.status = any(v_statuses)
-        and (customers is null or s.customer = any(customers))
     ), chosen as (
       select case when 'customer' = any(by) then m.customer end as customer,
              case when 'agent' = any(by) then m.agent_id end as agent_id,
              case when 'status' = any(by) then m.status end as status, case when 'day' = any(by) then m.day end as day,
              m.tasks, m.llm_cost
-      from moved m
+      from _ledger(v_agent_ids, v_statuses, customers) m
       where m.day is null
          or (m.day >= coalesce(from_day, m.day) and m.day <= coalesce(to_day, m.day))
     ), ledger as materialized (
