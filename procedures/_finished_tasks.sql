@@ -1,5 +1,5 @@
 -- The newest finished tasks under a filter, so that whoever reads on from them reads a bounded number of rows however
--- long the history: one short index scan per agent and final status.
+-- long the history: the ledger tells how far back that is, then there is one index scan per agent and final status.
 --
 -- agent_ids, statuses: as _agent_ids and _statuses give them. from_day, to_day: inclusive days of finished_at in the
 --   reporting time zone, null for open. customers: null for all. most: how many at most.
@@ -14,9 +14,20 @@ as $$
 #variable_conflict use_column
 declare
   v_zone text := (select i.time_zone from installation i);
-  v_from timestamptz := coalesce(from_day::timestamp at time zone v_zone, '-infinity');
   v_to timestamptz := coalesce((to_day + 1)::timestamp at time zone v_zone, 'infinity');
+  v_day date;
+  v_from timestamptz;
 begin
+  -- The newest days that hold so many: without that, each of many agents would be read as far.
+  select greatest(from_day, min(d.day)) into v_day
+  from (
+    select l.day, sum(sum(l.tasks)) over (order by l.day desc) - sum(l.tasks) as newer
+    from _ledger(_finished_tasks.agent_ids, _finished_tasks.statuses, customers) l
+    where l.day is not null and l.day <= coalesce(to_day, l.day)
+    group by l.day) d
+  where d.newer < most;
+  v_from := coalesce(v_day::timestamp at time zone v_zone, '-infinity');
+
   return query
     select f.id, f.agent_id, f.customer, f.status, (f.finished_at at time zone v_zone)::date
     from unnest(_finished_tasks.agent_ids) g(agent_id)

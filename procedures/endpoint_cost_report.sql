@@ -24,17 +24,9 @@ begin
       select g.id as agent_id, e.name as endpoint
       from agents g join model_endpoints e on e.id = g.model_endpoint_id
       where g.id = any(v_agent_ids)
-    ), moved as (
-      select r.agent_id, r.day, r.llm_cost
-      from task_rollups r
-      where r.agent_id = any(v_agent_ids) and r.status in ('completed', 'failed', 'cancelled')
-      union all
-      select s.agent_id, s.day, s.llm_cost
-      from task_deltas d cross join lateral _delta_sides(d) s
-      where s.agent_id = any(v_agent_ids)
     ), estimated as (
       select u.endpoint, m.day, 'USD' as currency, sum(m.llm_cost) as estimate
-      from moved m join used u on u.agent_id = m.agent_id
+      from _ledger(v_agent_ids, _statuses(null), null) m join used u on u.agent_id = m.agent_id
       where m.day >= coalesce(from_day, m.day) and m.day <= coalesce(to_day, m.day)
       group by u.endpoint, m.day
       having sum(m.llm_cost) > 0

@@ -22,6 +22,7 @@ as $$
 declare
   v_fetch compute_fetches := _compute_fetch(fetch_id);
   v_now timestamptz := _now();
+  v_attempt_ids bigint[];
   v_rows integer;
   v_taken integer;
   v_billed integer;
@@ -34,14 +35,15 @@ begin
     raise exception using errcode = 'LQ409', message = format('fetch %s was stopped, so its answer is not recorded', fetch_id),
       hint = 'Ask again with lakequeue.begin_compute_fetch.';
   end if;
-  perform from compute_runs r where r.fetch_id = v_fetch.id order by r.attempt_id for no key update;
+  v_attempt_ids := array(
+    select r.attempt_id from compute_runs r where r.fetch_id = v_fetch.id order by r.attempt_id for no key update);
 
   begin
     v_rows := json_array_length(record_compute_cost.rows);
     if v_rows is null then
       raise invalid_parameter_value using message = 'rows is null';
     end if;
-    delete from compute_costs c using compute_runs r where r.fetch_id = v_fetch.id and c.attempt_id = r.attempt_id;
+    delete from compute_costs c where c.attempt_id = any(v_attempt_ids);
     with given as (
       select g.*
       from json_to_recordset(record_compute_cost.rows)
@@ -51,7 +53,10 @@ begin
       select r.attempt_id, r.task_id, g.sku, g.unit, g.day, case when g.cost is not null then g.currency end as currency,
              g.quantity, g.cost
       from given g
-      join compute_runs r on r.fetch_id = v_fetch.id and r.run_id::text = g.name
+      cross join lateral (  -- LIMIT keeps it a probe, whatever the statistics say
+        select c.* from compute_runs c
+        where c.fetch_id = v_fetch.id and c.run_id = case when g.name ~ '^[0-9]{1,18}$' then g.name::bigint end
+        limit 1) r
     ), added as (
       insert into compute_costs (attempt_id, task_id, sku, unit, day, currency, quantity, list_cost)
       select k.attempt_id, k.task_id, k.sku, k.unit, k.day, k.currency, sum(k.quantity), sum(k.cost)
@@ -83,11 +88,12 @@ begin
 
   update compute_runs r
   set asked_at = v_now,
-      billed = exists (select from compute_costs c where c.attempt_id = r.attempt_id),
-      settled = coalesce(a.run_ended_at, a.ended_at) <= v_now - interval '7 days' is true
-  from task_attempts a
-  where r.fetch_id = v_fetch.id and a.id = r.attempt_id;
-  select count(*) filter (where r.billed) into v_billed from compute_runs r where r.fetch_id = v_fetch.id;
+      billed = (select count(*) from (select from compute_costs c where c.attempt_id = r.attempt_id limit 1) one) > 0,
+      settled = coalesce(
+        (select coalesce(a.run_ended_at, a.ended_at) from task_attempts a where a.id = r.attempt_id) <= v_now - interval '7 days',
+        false)
+  where r.attempt_id = any(v_attempt_ids);
+  select count(*) filter (where r.billed) into v_billed from compute_runs r where r.attempt_id = any(v_attempt_ids);
   update compute_fetches f
   set state = 'done', ended_at = v_now, seen_at = v_now, workspace_id = _clean_text(workspace, 200), billed = v_billed,
       ignored = v_rows - v_taken

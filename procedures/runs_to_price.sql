@@ -24,9 +24,10 @@ begin
   return query
     select a.id, a.task_id, a.run_id, a.started_at, r.asked_at
     from _finished_tasks(_agent_ids(runs_to_price.agents), _statuses(runs_to_price.statuses), from_day, to_day, customers, 20000) f
-    join task_attempts a on a.task_id = f.task_id
-    left join compute_runs r on r.attempt_id = a.id
-    where a.run_id is not null and a.job_id is not null and r.settled is not true
+    cross join lateral (  -- OFFSET and LIMIT keep these probes, whatever the statistics say
+      select t.* from task_attempts t where t.task_id = f.task_id and t.run_id is not null offset 0) a
+    left join lateral (select c.* from compute_runs c where c.attempt_id = a.id limit 1) r on true
+    where a.job_id is not null and r.settled is not true
       and a.id > (select i.inherited_attempts from installation i)
     order by r.asked_at nulls first, a.id desc
     limit batch_size;

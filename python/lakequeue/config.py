@@ -107,9 +107,8 @@ class Settings:
         default=None,
         metadata={
             "variable": "LAKEQUEUE_WAREHOUSE",
-            "default": "none: compute cost cannot be asked for",
-            "meaning": "Id of the SQL warehouse that asks `system.billing` for costs, on a "
-            "person's action only",
+            "default": "none: compute cost stays unknown",
+            "meaning": "Id of the SQL warehouse by which compute cost is read from system.billing",
         },
     )
     experiment_id: str | None = field(

@@ -17,6 +17,7 @@ DIMENSIONS = ("day", "customer", "agent", "status")
 MOST_TASKS = 20_000
 """Of how many tasks the database tells coverage, medians and compute; it is its default."""
 ROWS_SHOWN = 100
+KEPT_SECONDS = 10.0
 
 
 def _filter() -> Filter:
@@ -31,8 +32,15 @@ def _dimensions(default: str) -> list[str]:
     return chosen
 
 
-def _report(chosen: Filter, by: list[str]) -> list[dict[str, Any]]:
-    return views.reads().shared("cost_report", **chosen.parameters(), by=by)
+def _report(chosen: Filter, by: list[str], asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """The costs, at most ten seconds old, and never older than what billing has answered."""
+    return views.reads().shared(
+        "cost_report",
+        kept_seconds=KEPT_SECONDS,
+        mark=asked["as_of"],
+        **chosen.parameters(),
+        by=by,
+    )
 
 
 def _endpoints(chosen: Filter) -> list[dict[str, Any]]:
@@ -73,8 +81,9 @@ def page() -> str:
     """Costs under the filter, in all and by one of day, customer, agent, status."""
     chosen = _filter()
     by = _dimensions("day")[:1]
-    groups = _grouped(_report(chosen, by))
-    totals = _grouped(_report(chosen, []))
+    asked = _fetch()
+    groups = _grouped(_report(chosen, by, asked))
+    totals = _grouped(_report(chosen, [], asked))
     return render_template(
         "cost.html",
         chosen=chosen,
@@ -85,7 +94,7 @@ def page() -> str:
         groups=groups[:ROWS_SHOWN],
         left_out=max(0, len(groups) - ROWS_SHOWN),
         endpoints=_endpoints(chosen)[:ROWS_SHOWN],
-        fetch=_fetch(),
+        fetch=asked,
         now=views.clock()["now"],
         warehouse=_billing().warehouse,
         most_tasks=MOST_TASKS,
@@ -93,8 +102,11 @@ def page() -> str:
     )
 
 
-def _address(endpoint: str, chosen: Filter, **more: str) -> str:
-    return url_for(endpoint) + chosen.query(more.items())
+def _address(endpoint: str, chosen: Filter, by: str | None = None) -> str:
+    query = chosen.query()
+    if by is not None:
+        query += f"{'&' if query else '?'}by={by}"
+    return url_for(endpoint) + query
 
 
 def _billing() -> Billing:
@@ -124,8 +136,7 @@ def _back(chosen: Filter) -> ResponseReturnValue:
     if request.accept_mimetypes.best == "application/json":
         return jsonify(views.jsonable(_fetch())), 202
     by = request.args.get("by")
-    more = {"by": by} if by in DIMENSIONS else {}
-    return redirect(_address("costs.page", chosen, **more) + "#compute", 303)
+    return redirect(_address("costs.page", chosen, by if by in DIMENSIONS else None), 303)
 
 
 @blueprint.get("/costs.csv")
@@ -133,7 +144,7 @@ def as_csv() -> Response:
     """Every group apart, as a spreadsheet reads it."""
     chosen = _filter()
     response = Response(
-        export.rows_csv(_report(chosen, _dimensions(",".join(DIMENSIONS)))),
+        export.rows_csv(_report(chosen, _dimensions(",".join(DIMENSIONS)), _fetch())),
         content_type="text/csv; charset=utf-8",
     )
     response.headers["Content-Disposition"] = "attachment; filename=costs.csv"
@@ -144,16 +155,17 @@ def as_csv() -> Response:
 def as_json() -> Response:
     """The page's numbers, and what is told apart as `by` says; money in the row's currency."""
     chosen = _filter()
+    asked = _fetch()
     return jsonify(
         views.jsonable(
             {
                 "from": chosen.from_day,
                 "to": chosen.to_day,
                 "time_zone": views.clock()["time_zone"],
-                "totals": _report(chosen, []),
-                "groups": _report(chosen, _dimensions(",".join(DIMENSIONS))),
+                "totals": _report(chosen, [], asked),
+                "groups": _report(chosen, _dimensions(",".join(DIMENSIONS)), asked),
                 "endpoints": _endpoints(chosen),
-                "fetch": _fetch(),
+                "fetch": asked,
             }
         )
     )

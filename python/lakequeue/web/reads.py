@@ -81,9 +81,21 @@ class Reads:
         (row,) = self.call(function, **parameters)
         return row
 
-    def shared(self, function: str, **parameters: Any) -> Rows:
-        """The same, at most a second old; callers must not change the rows."""
-        key = (function, tuple(sorted((name, _frozen(v)) for name, v in parameters.items())))
+    def shared(
+        self,
+        function: str,
+        /,
+        *,
+        kept_seconds: float = FRESH_SECONDS,
+        mark: Any = None,
+        **parameters: Any,
+    ) -> Rows:
+        """The same, at most a second old; callers must not change the rows.
+
+        What costs the database much may be kept longer, whatever has changed but the `mark`.
+        """
+        named = sorted((name, _frozen(v)) for name, v in parameters.items())
+        key = (function, mark, tuple(named))
         with self._guard:
             entry = self._entries.setdefault(key, _Entry())
             self._entries.move_to_end(key)
@@ -91,7 +103,8 @@ class Reads:
                 self._entries.popitem(last=False)
         with entry.guard:
             now, version = time.monotonic(), self._version()
-            if entry.rows is None or entry.version != version or now - entry.at >= FRESH_SECONDS:
+            changed = entry.version != version and kept_seconds <= FRESH_SECONDS
+            if entry.rows is None or changed or now - entry.at >= kept_seconds:
                 entry.rows = self.call(function, **parameters)
                 entry.at, entry.version = now, version
             return entry.rows
