@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 
-from tests.bench import dequeue, throttle, worker
+from tests.bench import dashboard, dequeue, throttle, worker
 
-BENCHMARKS = {"throttle": throttle.run, "dequeue": dequeue.run, "worker": worker.run}
+BENCHMARKS = {
+    "throttle": throttle.run,
+    "dequeue": dequeue.run,
+    "worker": worker.run,
+    "dashboard": dashboard.run,
+}
 
 
 def main() -> None:

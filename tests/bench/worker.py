@@ -54,7 +54,7 @@ def _measure(database: Database, workspace: Workspace, runs: int) -> dict[str, A
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(3)
-        idle = _megabytes(process.pid)
+        idle = megabytes(process.pid)
         documents = [{"document_path": f"/{number}.pdf"} for number in range(runs)]
         database.query(
             "select count(*) from lakequeue.enqueue_tasks('document-parser', %s)", Json(documents)
@@ -64,11 +64,11 @@ def _measure(database: Database, workspace: Workspace, runs: int) -> dict[str, A
             time.sleep(0.2)
         submitting = time.monotonic() - began
         workspace.calls.clear()
-        most, seconds = _megabytes(process.pid), 0
+        most, seconds = megabytes(process.pid), 0
         while seconds < LEASE_SECONDS:
             time.sleep(1)
             seconds += 1
-            most = max(most, _megabytes(process.pid))
+            most = max(most, megabytes(process.pid))
         looks = workspace.called("runs/get") + workspace.called("runs/list")
         kept = database.value(
             "select count(*) from lakequeue.task_attempts where status = 'running'"
@@ -97,7 +97,7 @@ def _recorded(database: Database) -> int:
     return count
 
 
-def _megabytes(process: int) -> float:
+def megabytes(process: int) -> float:
     """What a process holds in memory."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith("VmRSS:"))

@@ -624,7 +624,7 @@ class _Handler(BaseHTTPRequestHandler):
             ("/api/2.0/fs/", self._file_system),
             ("/api/2.0/preview/scim/v2/Me", self._me),
             ("/api/2.0/postgres/credentials", self._credentials),
-            *((prefix, self._further) for prefix in self.workspace.more),
+            ("/api/2.0/secrets/get", self._secret),
             ("/api/2.0/mlflow/", self._tracking),
             ("/api/3.0/mlflow/traces", self._tracking),
             ("/api/2.0/permissions/experiments/", self._permissions),

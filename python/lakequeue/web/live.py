@@ -36,6 +36,8 @@ LOOK_SECONDS = 1.0
 PROBE_SECONDS = 5.0
 """Also keeps proxies from taking the stream for idle, and finds clients that have gone."""
 DEBOUNCE_SECONDS = 0.2
+DELIVERIES_PER_SECOND = 3500
+"""With very many pages changes are told less often, so that pages are served beside them."""
 STREAM_SECONDS = 100.0
 """A stream ends by itself before the 110 s at which a proxy may cut it; the page resumes."""
 STREAM_JITTER_SECONDS = 5.0
@@ -290,8 +292,9 @@ class Hub:
 
     def _publish_change(self) -> None:
         now = time.monotonic()
-        if now - self._published_at < DEBOUNCE_SECONDS:
-            self._pending_at = self._published_at + DEBOUNCE_SECONDS
+        gap = max(DEBOUNCE_SECONDS, self.streams / DELIVERIES_PER_SECOND)
+        if now - self._published_at < gap:
+            self._pending_at = self._published_at + gap
             return
         self._pending_at, self._published_at = None, now
         self.version += 1

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import logging
 import os
+import resource
 import signal
 import socket
 import threading
@@ -158,12 +159,23 @@ def serve(
 
     if alive is not None:
         threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
+    _allow_files(2 * (options.max_streams + REQUEST_THREADS))
     # gunicorn takes the descriptor over and closes it.
     os.set_inheritable(listener.fileno(), True)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     logging.getLogger("gunicorn.error").propagate = False
     with contextlib.suppress(KeyboardInterrupt):
         _Application(lambda: create_app(options), listener, options, log_level).run()
+
+
+def _allow_files(wanted: int) -> None:
+    """Each stream is an open file; many systems allow 1,024 unless one asks for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _end_with(pipe: int) -> None:

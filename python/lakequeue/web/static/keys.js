@@ -48,7 +48,11 @@ function row(step) {
 }
 
 const ACTIONS = {
-  "/": () => document.querySelector("[data-key='/']")?.focus() ?? go("/tasks"),
+  "/": () => {
+    const field = document.querySelector("[data-key='/']");
+    if (field) field.focus();
+    else go("/tasks");
+  },
   "?": () => dialog.showModal(),
   j: () => row(1),
   k: () => row(-1),
