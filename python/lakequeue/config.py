@@ -15,6 +15,7 @@ from lakequeue.errors import WrongUse
 
 RELAYS = ("local", "databricks")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+SECRET_LENGTH = 32
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,23 @@ class Settings:
             "through the workspace",
         },
     )
+    warehouse: str | None = field(
+        default=None,
+        metadata={
+            "variable": "LAKEQUEUE_WAREHOUSE",
+            "default": "none: compute cost stays unknown",
+            "meaning": "Id of the SQL warehouse by which compute cost is read from system.billing",
+        },
+    )
+    experiment_id: str | None = field(
+        default=None,
+        metadata={
+            "variable": "MLFLOW_EXPERIMENT_ID",
+            "default": "none: usage of job runs is what their agents report",
+            "meaning": "Id of the workspace's MLflow experiment to which job runs write traces; "
+            "runs on this machine write to a store in the data folder",
+        },
+    )
     document_folders: tuple[Path, ...] = field(
         default=(),
         metadata={
@@ -124,6 +142,16 @@ class Settings:
             "variable": "LAKEQUEUE_HOSTS",
             "default": "this machine's names where only it is listened to, else any",
             "meaning": "Host names under which the web part answers, separated by commas",
+        },
+    )
+    secret_key: str | None = field(
+        default=None,
+        repr=False,
+        metadata={
+            "variable": "LAKEQUEUE_SECRET_KEY",
+            "default": "a file in the data folder",
+            "meaning": "Key that signs the web part's cookies, at least 32 characters; for where "
+            "the data folder does not last, or several web parts serve the same pages",
         },
     )
     identity_header: str | None = field(
@@ -170,6 +198,11 @@ class Settings:
         relay = given.get("relay", "local").lower()
         if relay not in RELAYS:
             raise WrongUse(f"LAKEQUEUE_RELAY is {relay!r}", f"use one of {', '.join(RELAYS)}")
+        if len(given.get("secret_key", "x" * SECRET_LENGTH)) < SECRET_LENGTH:
+            raise WrongUse(
+                "LAKEQUEUE_SECRET_KEY is too short",
+                f"use at least {SECRET_LENGTH} random characters, e.g. of `openssl rand -hex 32`",
+            )
         return cls(
             database_url=given.get("database_url"),
             lakebase_endpoint=given.get("lakebase_endpoint"),
@@ -179,6 +212,8 @@ class Settings:
             relay=relay,
             callback_url=given.get("callback_url"),
             volume=_path(given.get("volume")),
+            warehouse=given.get("warehouse"),
+            experiment_id=given.get("experiment_id"),
             document_folders=tuple(
                 Path(part).expanduser()
                 for part in given.get("document_folders", "").split(os.pathsep)
@@ -186,6 +221,7 @@ class Settings:
             ),
             port=_count("DATABRICKS_APP_PORT", given.get("port"), 8080, 65535),
             hosts=tuple(part.strip() for part in given.get("hosts", "").split(",") if part.strip()),
+            secret_key=given.get("secret_key"),
             identity_header=given.get("identity_header"),
             max_streams=_count("LAKEQUEUE_MAX_STREAMS", given.get("max_streams"), 200, 5000),
             log_level=level,

@@ -13,9 +13,10 @@ And it would wait for an OAuth token for ever, in every thread: that has an end 
 
 from __future__ import annotations
 
+import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -61,12 +62,18 @@ class _ImpatientError(Exception):
     """The SDK wanted to sleep for longer than it may; the error it met is this one's context."""
 
 
-def client(*, patience: float = 0.0, answer_seconds: float = ANSWER_SECONDS) -> WorkspaceClient:
+def client(
+    *,
+    patience: float = 0.0,
+    answer_seconds: float = ANSWER_SECONDS,
+    scopes: list[str] | None = None,
+) -> WorkspaceClient:
     """A client as the DATABRICKS_* variables (and the SDK's other sources) say.
 
     patience: seconds in all that a call may be repeated for, 0 for not at all; a single wait
     longer than that, as a Retry-After may ask, is not waited either. Callers with a loop of their
-    own want 0. answer_seconds: how long each answer may take to begin.
+    own want 0. answer_seconds: how long each answer may take to begin. scopes: of an OAuth token;
+    in a job run without a login of its own they make the SDK trade the run's token for one.
 
     Raises NotAllowed when no login is configured, Unreachable when the host does not answer.
     """
@@ -98,6 +105,7 @@ def client(*, patience: float = 0.0, answer_seconds: float = ANSWER_SECONDS) -> 
                     disable_async_token_refresh=True,
                     product="lakequeue",
                     product_version=_version(),
+                    scopes=scopes,
                 )
             )
         except ValueError as error:
@@ -111,6 +119,60 @@ def client(*, patience: float = 0.0, answer_seconds: float = ANSWER_SECONDS) -> 
                 "set DATABRICKS_HOST with DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET; "
                 "an app has them by itself",
             ) from error
+
+
+def in_job_run() -> bool:
+    """Whether this process is a run of a Databricks job."""
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ
+
+
+class Bearer:
+    """Short-lived OAuth tokens of this login, for what takes no other: apps, model endpoints.
+
+    The SDK renews them; nothing is asked for before the first call.
+    """
+
+    def __init__(self) -> None:
+        """Call nothing yet."""
+        self._guard = threading.Lock()
+        self._client: WorkspaceClient | None = None
+
+    @property
+    def host(self) -> str:
+        """The workspace's address; raises as `token` does."""
+        return str(self._logged_in().config.host)
+
+    def token(self) -> str:
+        """Give a token that is valid now; raises a WorkspaceError when there is none."""
+        login = self._logged_in()
+        with errors_in_words("asking for an OAuth token"):
+            headers = login.config.authenticate()
+        if login.config.auth_type not in _OAUTH_LOGINS:
+            raise NotAllowed(
+                f"a login of the kind {login.config.auth_type} gives no OAuth token",
+                "set DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET of a service principal",
+            )
+        return headers["Authorization"].removeprefix("Bearer ")
+
+    def _logged_in(self) -> WorkspaceClient:
+        with self._guard:
+            if self._client is None:
+                self._client = client(scopes=["all-apis"])
+            return self._client
+
+
+_OAUTH_LOGINS = ("oauth-m2m", "runtime-oauth", "databricks-cli", "external-browser")
+
+
+def secrets(places: Mapping[str, str]) -> dict[str, str]:
+    """Read secrets of the workspace: name to SCOPE/KEY in, name to value out."""
+    reader = client(patience=ANSWER_SECONDS).dbutils.secrets
+    found = {}
+    for name, place in places.items():
+        scope, _, key = place.partition("/")
+        with errors_in_words(f"reading the secret {place}"):
+            found[name] = str(reader.get(scope, key))
+    return found
 
 
 class _Bounded:

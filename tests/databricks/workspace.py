@@ -1,8 +1,9 @@
 """A Databricks workspace for tests: a small HTTP server that keeps state and fails on demand.
 
 The real databricks-sdk talks to it over a real socket on this machine. It knows what Lakequeue
-uses: OAuth for a service principal, job runs, files in volumes, database credentials. Where the
-real one is strict (values that must be text, folders that must exist, tokens that end) it is
+uses: OAuth for a service principal, job runs, files in volumes, database credentials, secrets, SQL
+warehouses, MLflow's traces. It is the proxy before an app and before model endpoints, too. Where
+the real one is strict (values that must be text, folders that must exist, tokens that end) it is
 strict too.
 
     with running() as workspace:
@@ -26,11 +27,15 @@ import secrets
 import socket
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.databricks.tracking import NoSuchTrace, Tracking
 
 CLIENT_ID = "11111111-2222-3333-4444-555555555555"
 CLIENT_SECRET = "the-service-principal's-secret"
@@ -92,6 +97,8 @@ class Job:
     max_concurrent_runs: int = 1000
     queue: bool = True
     max_retries: int = 0
+    parameters: tuple[str, ...] = ()
+    disable_auto_optimization: bool = True
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -100,7 +107,15 @@ class Job:
                 "name": "document parser",
                 "max_concurrent_runs": self.max_concurrent_runs,
                 "queue": {"enabled": self.queue},
-                "tasks": [{"task_key": "agent", "max_retries": self.max_retries}],
+                "tasks": [
+                    {
+                        "task_key": "agent",
+                        "max_retries": self.max_retries,
+                        "environment_key": "default",
+                        "disable_auto_optimization": self.disable_auto_optimization,
+                    }
+                ],
+                "parameters": [{"name": name, "default": ""} for name in self.parameters],
             },
         }
 
@@ -198,6 +213,16 @@ class Workspace:
         self.credentials: dict[str, float] = {}
         """Database tokens and when they end."""
         self.endpoints: set[str] = {"projects/lakequeue/branches/production/endpoints/primary"}
+        self.secrets: dict[str, str] = {}
+        """SCOPE/KEY to value."""
+        self.tracking = Tracking()
+        self.warehouses = {"abc123": "RUNNING"}
+        self.readable_tables = {"system.billing.usage", "system.billing.list_prices"}
+        self.statements: list[str] = []
+        self.behind: dict[str, str] = {}
+        """What lies behind the workspace's proxies: a path's beginning, and the address there."""
+        self.passed: list[tuple[str, dict[str, str]]] = []
+        """Path and headers of what was passed on there."""
         self.calls: list[tuple[str, str]] = []
         """Method and path of every call but those of logging in."""
         self.largest_body = 0
@@ -475,6 +500,25 @@ class Workspace:
         """GET from the storage."""
         return self.files[self._downloads[key]]
 
+    # --- warehouses ---------------------------------------------------------------------------
+
+    def execute(self, body: dict[str, Any]) -> dict[str, Any]:
+        """POST sql/statements: what a statement reads must be granted."""
+        if body["warehouse_id"] not in self.warehouses:
+            raise Refusal(404, "RESOURCE_DOES_NOT_EXIST", "The warehouse does not exist.")
+        self.statements.append(body["statement"])
+        for table in re.findall(r"system\.\w+\.\w+", body["statement"]):
+            if table not in self.readable_tables:
+                message = f"[INSUFFICIENT_PERMISSIONS] User does not have USE SCHEMA on {table}"
+                error = {"error_code": "BAD_REQUEST", "message": message}
+                return {"statement_id": "1", "status": {"state": "FAILED", "error": error}}
+        return {
+            "statement_id": "1",
+            "status": {"state": "SUCCEEDED"},
+            "manifest": {"schema": {"columns": []}},
+            "result": {"data_array": [["1"]]},
+        }
+
     # --- database -----------------------------------------------------------------------------
 
     def database_credential(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -574,6 +618,11 @@ class _Handler(BaseHTTPRequestHandler):
             ("/api/2.0/fs/", self._file_system),
             ("/api/2.0/preview/scim/v2/Me", self._me),
             ("/api/2.0/postgres/credentials", self._credentials),
+            ("/api/2.0/secrets/get", self._secret),
+            ("/api/2.0/mlflow/", self._tracking),
+            ("/api/3.0/mlflow/traces", self._tracking),
+            ("/api/2.0/sql/", self._sql),
+            *((path, self._pass_on) for path in self.workspace.behind),
         ):
             if self._path.startswith(prefix):
                 answer = handle()
@@ -618,10 +667,80 @@ class _Handler(BaseHTTPRequestHandler):
     def _credentials(self) -> dict[str, Any]:
         return self.workspace.database_credential(self._json())
 
+    def _secret(self) -> dict[str, Any]:
+        place = f"{self._query['scope']}/{self._query['key']}"
+        if place not in self.workspace.secrets:
+            raise Refusal(404, "RESOURCE_DOES_NOT_EXIST", f"There is no secret {place}")
+        value = base64.b64encode(self.workspace.secrets[place].encode()).decode()
+        return {"key": self._query["key"], "value": value}
+
+    def _tracking(self) -> dict[str, Any]:
+        tracking = self.workspace.tracking
+        call = self._path.partition("/mlflow/")[2]
+        if not (tracking.writable if call == "traces" else tracking.readable):
+            raise Refusal(403, "PERMISSION_DENIED", "You lack the permission on the experiment")
+        try:
+            if call == "experiments/get":
+                return tracking.experiment(self._query["experiment_id"])
+            if call == "traces":
+                return tracking.start(self._json())
+            if call == "traces/search":
+                return tracking.search(self._json())
+        except NoSuchTrace as missing:
+            raise Refusal(404, "RESOURCE_DOES_NOT_EXIST", missing.args[0]) from missing
+        if found := re.fullmatch(r"traces/([^/]+)/credentials-for-data-upload", call):
+            address = f"{self.workspace.host}/storage/spans/{found[1]}"
+            return {
+                "credential_info": {
+                    "type": "AWS_PRESIGNED_URL",
+                    "signed_uri": address,
+                    "path": "traces.json",
+                    "headers": [],
+                }
+            }
+        raise Refusal(404, "ENDPOINT_NOT_FOUND", f"No API found for mlflow/{call}")
+
+    def _sql(self) -> dict[str, Any]:
+        call = self._path.removeprefix("/api/2.0/sql/")
+        if call == "statements":
+            return self.workspace.execute(self._json())
+        name = call.removeprefix("warehouses/")
+        if name not in self.workspace.warehouses:
+            raise Refusal(404, "RESOURCE_DOES_NOT_EXIST", f"SQL warehouse {name} does not exist.")
+        return {"id": name, "name": "small", "state": self.workspace.warehouses[name]}
+
+    def _pass_on(self) -> tuple[int, dict[str, str], bytes]:
+        """What an app's proxy does: the token stays here, and who calls is told in headers."""
+        path = next(path for path in self.workspace.behind if self._path.startswith(path))
+        headers = {
+            name: value
+            for name, value in self.headers.items()
+            if name.lower() not in ("authorization", "host", "connection", "content-length")
+        }
+        headers |= {"X-Forwarded-User": CLIENT_ID, "X-Forwarded-Email": CLIENT_ID}
+        self.workspace.passed.append((self._path, headers))
+        request = urllib.request.Request(
+            self.workspace.behind[path] + self._path.removeprefix(path),
+            data=self._body or None,
+            headers=headers,
+            method=self.command,
+        )
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=60) as response:
+                kind = response.headers.get("Content-Type", "text/plain")
+                return response.status, {"Content-Type": kind}, response.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, {}, error.read()
+
     def _storage(self) -> tuple[int, dict[str, str], bytes]:
         if "Authorization" in self.headers:
             raise Refusal(400, "INVALID", "A signed address takes no token")
         kind, *rest = self._path.removeprefix("/storage/").split("/")
+        if kind == "spans":
+            self.workspace.tracking.spans[rest[0]] = self._body
+            return 200, {}, b""
         if kind == "parts":
             etag = self.workspace.put_part(rest[0], int(rest[1]), self._body)
             return 200, {"ETag": etag}, b""

@@ -92,7 +92,9 @@ def options_for(place: Place, settings: Settings, host: str, any_document: bool)
         folder=place.folder,
         volume=volume,
         document_roots=None if any_document else (volume, *settings.document_folders),
-        secret_key=options.secret_key(place.folder),
+        secret_key=settings.secret_key.encode()
+        if settings.secret_key is not None
+        else options.secret_key(place.folder),
         trusted_hosts=tuple(dict.fromkeys(hosts)) or None,
         identity_header=settings.identity_header,
         person=_user_name(),

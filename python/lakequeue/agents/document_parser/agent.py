@@ -12,15 +12,16 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from psycopg.types.json import Json
 
-from lakequeue import database
+from lakequeue import database, workspace
 from lakequeue.agents import DOCUMENT_PARSER
 from lakequeue.agents.document_parser import reader, result, tracing
 from lakequeue.agents.document_parser.attempt import (
@@ -135,17 +136,18 @@ def run(parameters: dict[str, str]) -> int:
     except WrongParameters as error:
         log.error("wrong parameters: %s", error)
         return 2
+    bearer = workspace.Bearer() if workspace.in_job_run() else None
     attempt = Attempt(
         task.attempt_id,
         task.callback_token,
         task.lease_seconds,
         task.database_url,
         task.estimated_tokens,
-        webhook=Webhook(task.callback_url) if task.callback_url else None,
+        webhook=Webhook(task.callback_url, bearer and bearer.token) if task.callback_url else None,
     )
     try:
         attempt.start()
-        return _Run(task, attempt).run()
+        return _Run(task, attempt, _chat_token(task, bearer)).run()
     except database.DatabaseUnavailable as error:
         log.error("the database could not be reached: %s", error)
     except database.LakequeueError as error:
@@ -153,6 +155,23 @@ def run(parameters: dict[str, str]) -> int:
     finally:
         attempt.close()
     return 2
+
+
+def _chat_token(task: Task, bearer: workspace.Bearer | None) -> str | Callable[[], str] | None:
+    """The token for the model: the configured one, or our own where the workspace serves it."""
+    if task.chat_token is not None or bearer is None:
+        return task.chat_token
+    try:
+        at_home = _origin(task.chat_url) == _origin(bearer.host)
+    except workspace.WorkspaceError as error:
+        log.warning("calling the model without a token: %s", error)
+        return None
+    return bearer.token if at_home else None
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.lower()
 
 
 @dataclass(frozen=True)
@@ -166,8 +185,11 @@ class _Failure:
 
 
 class _Run:
-    def __init__(self, task: Task, attempt: Attempt) -> None:
+    def __init__(
+        self, task: Task, attempt: Attempt, chat_token: str | Callable[[], str] | None = None
+    ) -> None:
         self.task = task
+        self.chat_token = chat_token
         self.attempt = attempt
         self.tracer = tracing.Tracer()
         self.cost = Cost() if task.prices else None
@@ -214,7 +236,7 @@ class _Run:
         if texts:
             chat = Chat(
                 self.task.chat_url,
-                self.task.chat_token,
+                self.chat_token,
                 self.task.model,
                 throttle=Reservations(self.attempt)
                 if self.task.reserves_calls

@@ -3,6 +3,11 @@
 It is tried once. Whatever comes back but a plain answer (no connection, a proxy's page, a
 refusal) leaves the report to the database, whose word counts: a report that arrives twice is
 answered like the first one.
+
+Who calls an app from a job run has to show the app's proxy a bearer token of the workspace. It
+travels in the header Authorization, the attempt's own token in the body: the proxy looks at the
+one, the database at the other. The bearer goes to the configured address alone, over TLS (or to
+this machine), never to where a redirect points, and into no log.
 """
 
 from __future__ import annotations
@@ -12,11 +17,14 @@ import json
 import logging
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
 
 from psycopg.types.json import Json
+
+from lakequeue.errors import Problem
 
 TIMEOUT_SECONDS = 10.0
 LONGEST_ANSWER = 65_536
@@ -35,9 +43,10 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 class Webhook:
     """`POST /api/callbacks` of one web part."""
 
-    def __init__(self, url: str) -> None:
-        """Take its address."""
+    def __init__(self, url: str, bearer: Callable[[], str] | None = None) -> None:
+        """Take its address, and what gives the token for the proxy before it, if any."""
         self._url = url
+        self._bearer = bearer
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
         if urlsplit(url).hostname in _LOOPBACK:
             handlers.append(urllib.request.ProxyHandler({}))
@@ -55,6 +64,7 @@ class Webhook:
             headers={"Content-Type": "application/json", "Accept": "application/json"},
             method="POST",
         )
+        self._authorize(request)
         try:
             with self._opener.open(request, timeout=TIMEOUT_SECONDS) as response:
                 said = json.loads(response.read(LONGEST_ANSWER))
@@ -67,6 +77,19 @@ class Webhook:
             log.warning("the webhook cannot be used, confirming by SQL: %s", error)
             return None
         return str(answer)
+
+    def _authorize(self, request: urllib.request.Request) -> None:
+        parts = urlsplit(self._url)
+        if self._bearer is None:
+            return
+        if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+            log.warning("no bearer token goes to %s: it is not https", self._url)
+            return
+        try:
+            # Kept from redirects by urllib, too, which here follows none.
+            request.add_unredirected_header("Authorization", f"Bearer {self._bearer()}")
+        except Problem as problem:
+            log.warning("calling the webhook without a bearer token: %s", problem)
 
 
 def _plain(value: Any) -> Any:
