@@ -3,13 +3,14 @@
 --
 -- attempt: its id. input_tokens (cached ones included), output_tokens, cached_tokens; llm_cost: USD.
 -- complete: the numbers cover the whole attempt. source: trace or callback. trace_id: kept if not known yet.
+-- model: where no cost is given, model_prices as they were when the attempt began price its tokens.
 -- Returns recorded, or kept (better numbers stand already).
 -- Errors: LQ404 unknown attempt; LQ400 impossible numbers or another source.
 -- Locks: the task's row, then the attempt.
 create or replace function lakequeue.record_usage(
   attempt bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint default 0,
   llm_cost numeric default null, complete boolean default true, source text default 'trace',
-  trace_id text default null)
+  trace_id text default null, model text default null)
 returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -19,6 +20,7 @@ set jit = off
 as $$
 declare
   v_task tasks;
+  v_started timestamptz;
   v_used numeric[];
   v_recorded boolean;
 begin
@@ -34,8 +36,12 @@ begin
     raise exception using errcode = 'LQ404', message = format('there is no attempt %s', coalesce(attempt::text, 'null')),
       hint = 'Pass the attempt_id that dequeue_tasks returned.';
   end if;
+  select a.started_at into v_started from task_attempts a where a.id = attempt;
   v_used := _task_usage(v_task.id);
-  v_recorded := _record_usage(attempt, input_tokens, output_tokens, cached_tokens, llm_cost, coalesce(complete, false), source);
+  v_recorded := _record_usage(
+    attempt, input_tokens, output_tokens, cached_tokens,
+    coalesce(llm_cost, _price(model, v_started, input_tokens, output_tokens, cached_tokens)),
+    coalesce(complete, false), source);
   update task_attempts a
   set trace_id = _clean_text(record_usage.trace_id, 500)
   where a.id = attempt and a.trace_id is null and record_usage.trace_id is not null;
@@ -43,5 +49,5 @@ begin
   return case when v_recorded then 'recorded' else 'kept' end;
 end $$;
 
-comment on function lakequeue.record_usage(bigint, bigint, bigint, bigint, numeric, boolean, text, text) is
+comment on function lakequeue.record_usage(bigint, bigint, bigint, bigint, numeric, boolean, text, text, text) is
   'Settles what an attempt used: complete beats incomplete, trace beats callback, else the larger.';

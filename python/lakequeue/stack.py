@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from psycopg.types.json import Json
@@ -232,16 +233,22 @@ class StoreInTheMaking:
 class ForkedSettler:
     """Settles usage from traces in a forked process, one at a time."""
 
-    def __init__(self, forkserver: ForkServer, conninfo: str, store: traces.Store) -> None:
-        """Take where to read and where to record."""
+    def __init__(
+        self, forkserver: ForkServer, conninfo: str, store: traces.Store, **arguments: object
+    ) -> None:
+        """Take where to read and where to record, and more arguments of traces.settle."""
         self._forkserver = forkserver
-        self._arguments = {"conninfo": conninfo, "experiment_id": store.experiment_id}
+        self._arguments = {
+            "conninfo": conninfo,
+            "experiment_id": store.experiment_id,
+            **arguments,
+        }
         self._environment = store.environment()
         self._process: ForkedProcess | None = None
         self._name = f"settle-{secrets.token_hex(4)}"
 
-    def kick(self) -> None:
-        """Begin a round, unless one is under way."""
+    def kick(self, ended_within: timedelta) -> None:
+        """Begin a round over the attempts that ended so recently, unless one is under way."""
         if self._process is not None:
             if self._process.alive:
                 return
@@ -249,7 +256,10 @@ class ForkedSettler:
                 log.warning("settling usage from traces failed: %s", self._process.tail)
         try:
             self._process = self._forkserver.start_process(
-                "lakequeue.traces:settle", self._arguments, self._environment, self._name
+                "lakequeue.traces:settle",
+                {**self._arguments, "ended_within": ended_within.total_seconds()},
+                self._environment,
+                self._name,
             )
         except ForkServerError as error:
             log.warning("cannot settle usage from traces: %s", error)
@@ -297,21 +307,49 @@ def make_worker(
 
 
 def make_databricks_worker(
-    settings: Settings, *, agents: list[str] | None = None, idle_limit: float = IDLE_LIMIT_SECONDS
+    settings: Settings,
+    place: Place,
+    resources: contextlib.ExitStack,
+    *,
+    agents: list[str] | None = None,
+    idle_limit: float = IDLE_LIMIT_SECONDS,
 ) -> Worker:
     """Make a worker whose runs are job runs, of these agents (None: of all).
 
-    Raises WrongUse without a database that job runs can reach too, a WorkspaceError when the
-    workspace cannot be used.
+    With an experiment it settles their usage from the traces there, in a process that has MLflow.
+    Raises a WorkspaceError when the workspace cannot be used.
     """
+    from lakequeue.relay.databricks import DatabricksRelay
+
+    ready_schema(place)
+    relay = DatabricksRelay(settings.callback_url)
+    settler = None
+    if settings.experiment_id is not None:
+        store = traces.workspace_store(settings.experiment_id)
+        forkserver = ForkServer(
+            place.folder / "runs", traces.WORKSPACE_PRELOAD, store.environment()
+        )
+        resources.callback(forkserver.close)
+        forkserver.start()
+        settler = ForkedSettler(
+            forkserver,
+            place.worker_conninfo,
+            store,
+            lakebase_endpoint=settings.lakebase_endpoint,
+            pause=traces.WORKSPACE_PAUSE,
+        )
+    return Worker(
+        place.worker_conninfo, relay, agents=agents, settler=settler, idle_limit=idle_limit
+    )
+
+
+def open_remote_place(
+    settings: Settings, data_dir: Path | None, resources: contextlib.ExitStack
+) -> Place:
+    """Take the database that job runs can reach too; raises WrongUse where none is named."""
     if settings.database_url is None:
         raise WrongUse(
             "job runs cannot reach the embedded PostgreSQL",
             "set LAKEQUEUE_DATABASE_URL to the database that they use",
         )
-    with database.connect(settings.database_url) as connection:
-        migrate.check_version(connection)
-    from lakequeue.relay.databricks import DatabricksRelay
-
-    relay = DatabricksRelay(settings.callback_url)
-    return Worker(settings.database_url, relay, agents=agents, idle_limit=idle_limit)
+    return open_place(settings, data_dir, resources)

@@ -11,12 +11,14 @@ import json
 import logging
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakequeue import database
+from lakequeue import database, lakebase
 
 if TYPE_CHECKING:
     from mlflow.entities import Trace
@@ -33,11 +35,30 @@ SWITCHES = {
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     # MLflow looks for a git repository around; without the git program that is loud.
     "GIT_PYTHON_REFRESH": "quiet",
+    # A tracking server that is away delays by seconds.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
 }
 """Environment that every process with MLflow in it needs, before it is imported."""
 
 EXPERIMENT = "lakequeue"
 SETTLE_BATCH = 100
+
+USAGE_COMPLETE, MODEL = "usage_complete", "model"
+"""Tags of a trace: whether ("true") its usage is all that the attempt used; the model, for its
+price where the trace names no cost."""
+
+WORKSPACE_PRELOAD = (
+    "lakequeue.traces",
+    "psycopg",
+    "mlflow",
+    "mlflow.store.tracking.databricks_rest_store",
+    "databricks.sdk",
+)
+"""What a process that settles from a workspace's traces needs."""
+
+WORKSPACE_PAUSE = 0.2
+"""Seconds between two searches there: a workspace allows seven a second, to all together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +75,11 @@ class Store:
             "MLFLOW_TRACKING_URI": self.tracking_uri,
             "MLFLOW_EXPERIMENT_ID": self.experiment_id,
         }
+
+
+def workspace_store(experiment_id: str) -> Store:
+    """Give the store of job runs: an experiment of the workspace."""
+    return Store("databricks", experiment_id)
 
 
 def known_store(folder: Path) -> Store | None:
@@ -108,52 +134,72 @@ def settle(arguments: dict[str, Any]) -> int:
     """Record the usage that traces show of ended attempts; several at once do no harm.
 
     An attempt whose trace is not there (yet) stays to be settled: the database lists it for an
-    hour.
+    hour. `pause`: seconds between two searches, where others share the tracking server's limits.
     """
+    if arguments.get("lakebase_endpoint"):
+        database.log_in_with(lakebase.Login(arguments["lakebase_endpoint"]))
+    within = timedelta(seconds=arguments.get("ended_within", 3600))
     with database.connect(arguments["conninfo"]) as connection:
         while True:
-            rows = database.call(connection, "attempts_to_settle", batch_size=SETTLE_BATCH)
-            settled = sum(_settle_one(connection, row, arguments["experiment_id"]) for row in rows)
+            rows = database.call(
+                connection, "attempts_to_settle", batch_size=SETTLE_BATCH, ended_within=within
+            )
+            settled = 0
+            for row in rows:
+                settled += _settle_one(connection, row, arguments["experiment_id"])
+                time.sleep(arguments.get("pause", 0.0))
             if settled == 0 or len(rows) < SETTLE_BATCH:
                 return 0
 
 
 def _settle_one(connection: database.Connection, row: dict[str, Any], experiment_id: str) -> bool:
-    trace = _trace_of(row["attempt_id"], row["trace_id"], experiment_id)
+    trace = _trace_of(row, experiment_id)
     if trace is None:
         return False
-    usage = trace.info.token_usage or {}
-    cost = trace.info.cost
+    tags, usage, cost = trace.info.tags, trace.info.token_usage, trace.info.cost
+    # What the trace does not say is not known. Only an agent that says that its trace is whole has
+    # used nothing where no usage is in it.
+    whole = tags.get(USAGE_COMPLETE, "true" if usage else "false") == "true"
+    if not usage and not whole:
+        return False
+    usage = usage or {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0}
     database.call(
         connection,
         "record_usage",
         attempt=row["attempt_id"],
-        input_tokens=usage.get("input_tokens", 0),
-        output_tokens=usage.get("output_tokens", 0),
-        cached_tokens=usage.get("cache_read_input_tokens", 0),
+        input_tokens=usage.get("input_tokens"),
+        output_tokens=usage.get("output_tokens"),
+        cached_tokens=usage.get("cache_read_input_tokens"),
         llm_cost=None if cost is None else cost["total_cost"],
-        complete=True,
+        complete=whole,
         source="trace",
         trace_id=trace.info.trace_id,
+        model=tags.get(MODEL),
     )
     return True
 
 
-def _trace_of(attempt_id: int, trace_id: str | None, experiment_id: str) -> Trace | None:
+def _trace_of(row: dict[str, Any], experiment_id: str) -> Trace | None:
     """Find the finished trace of an attempt: by its tag, whether or not its agent could report."""
     import mlflow
     from mlflow.entities.trace_state import TraceState
 
     traces: list[Trace] = mlflow.search_traces(
         locations=[experiment_id],
-        filter_string=f"tag.attempt_id = '{attempt_id:d}'",
+        filter_string=f"tag.attempt_id = '{row['attempt_id']:d}'",
         include_spans=False,
         return_type="list",
         max_results=10,
     )
     finished = [trace for trace in traces if trace.info.state in (TraceState.OK, TraceState.ERROR)]
-    # The agent's word on which trace is its own wins, should databases share an experiment.
-    for trace in finished:
-        if trace.info.trace_id == trace_id:
-            return trace
-    return None if trace_id is not None or len(finished) != 1 else finished[0]
+    # Databases may share an experiment, and then numbers of attempts mean nothing alone: the
+    # agent's word on which trace is its own wins, then the run key, then a trace that bears none.
+    for of_this_attempt in (
+        lambda info: info.trace_id == row["trace_id"],
+        lambda info: info.client_request_id == str(row["run_key"]),
+        lambda info: row["trace_id"] is None and not info.client_request_id,
+    ):
+        found = [trace for trace in finished if of_this_attempt(trace.info)]
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import random
 import secrets
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Protocol
 
 import psycopg
@@ -61,6 +63,11 @@ BUSY_SECONDS = (0.005, 0.02)
 CHECK_BATCH = 500
 CHECK_SECONDS = 60.0
 """How long the sweep waits for a look-up."""
+SETTLE_SECONDS = 5.0
+"""Shortest wait between two looks for traces of job runs, which end unseen by this process."""
+FRESH = timedelta(minutes=2)
+"""A trace that has not come so long after its attempt's end is looked for only now and then."""
+SETTLE_ALL_SECONDS = 300.0
 SWEEP_BATCH = 50
 ADOPT_BATCH = 10
 FOLD_BATCH = 10_000
@@ -90,8 +97,8 @@ OUTCOMES = {
 class Settler(Protocol):
     """Reads traces and settles usage from them, outside the worker's loop."""
 
-    def kick(self) -> None:
-        """Begin a round, unless one is under way."""
+    def kick(self, ended_within: timedelta) -> None:
+        """Begin a round over the attempts that ended so recently, unless one is under way."""
 
     def wait(self, seconds: float) -> None:
         """Wait for a round that is under way."""
@@ -193,7 +200,16 @@ class Worker:
             lambda: min(BEAT_LIMIT_SECONDS, max(BEAT_SECONDS, self._idle_delay())),
         )
         self._adopt = _Step("adopt", self._adopt_attempts, self._beat.wait)
-        self._settle = _Step("settle", self._settle_usage, self._beat.wait)
+        self._settle = _Step(
+            "settle",
+            self._settle_usage,
+            lambda: (
+                max(SETTLE_SECONDS, self._idle_delay())
+                if relay.outlives_worker
+                else self._beat.wait()
+            ),
+        )
+        self._settled_at = self._settle_all_at = -math.inf
         # The heartbeat is first: it makes the worker's row and checks the schema.
         self._steps = [
             self._beat,
@@ -308,6 +324,8 @@ class Worker:
             self._look.due = self._sweep.due = self._fold.due = 0.0
             if self._relay.outlives_worker:
                 self._tend.due = 0.0  # it may have been a wish to cancel
+                # Or a run that has ended, and its trace is there.
+                self._settle.due = min(self._settle.due, self._settled_at + SETTLE_SECONDS)
 
     def _happened(self) -> None:
         """Something moved: look often again."""
@@ -639,8 +657,15 @@ class Worker:
                 break
 
     def _settle_usage(self) -> None:
-        if self._settler is not None and self._call("attempts_to_settle", batch_size=1):
-            self._settler.kick()
+        if self._settler is None:
+            return
+        self._settled_at = time.monotonic()
+        ended_within = FRESH
+        if self._settled_at >= self._settle_all_at:
+            ended_within = timedelta(hours=1)
+            self._settle_all_at = self._settled_at + SETTLE_ALL_SECONDS
+        if self._call("attempts_to_settle", batch_size=1, ended_within=ended_within):
+            self._settler.kick(ended_within)
 
     # --- the end ------------------------------------------------------------------------------
 

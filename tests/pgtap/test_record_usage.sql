@@ -2,7 +2,7 @@
 -- nothing. How two reports are weighed is in test__record_usage.sql.
 begin;
 \ir scenarios.sql
-select plan(69);
+select plan(74);
 
 -- --- the ordinary way: the callback, then the trace -----------------------------------------------------------------
 
@@ -53,6 +53,25 @@ select is(record_usage(:e, null, null, null, null, null), 'kept', 'nothing known
 select attempt_is(:e, '{"input_tokens": null, "usage_complete": false, "usage_source": null}', 'is no usage');
 select is(record_usage(:e, null, null, null, null, false, 'callback', repeat('t', 600)), 'kept', 'a trace id alone');
 select attempt_is(:e, jsonb_build_object('trace_id', repeat('t', 500)), 'is noted, as long as it fits');
+
+-- --- priced here where the trace names no cost --------------------------------------------------------------------
+
+select start() as f \gset
+select record_usage(:f, 1000000, 100000, 400000, model => 'ru model') \gset
+select attempt_is(:f, '{"llm_cost": null}', 'a model without a price: unknown, not 0');
+select set_model_price('ru model', 2, 10, 0.5, _now() - interval '1 hour') \gset
+select record_usage(:f, 1000000, 100000, 400000, model => 'ru model') \gset
+select attempt_is(:f, '{"llm_cost": 2.4}', 'with one');
+select start() as g \gset
+select advance('1 min') \gset
+select set_model_price('ru model', 200, 1000) \gset
+select record_usage(:g, 1000000, 100000, model => 'ru model') \gset
+select attempt_is(:g, '{"llm_cost": 3}', 'as it was when the attempt began');
+select record_usage(:g, 1000000, 100000, llm_cost => 7, model => 'ru model') \gset
+select attempt_is(:g, '{"llm_cost": 7}', 'a cost that is named counts');
+select start() as h \gset
+select record_usage(:h, null, null, null, complete => false, model => 'ru model') \gset
+select attempt_is(:h, '{"llm_cost": null, "usage_source": null}', 'tokens that are not known have no price');
 
 -- --- refused, and for whom ------------------------------------------------------------------------------------------------
 

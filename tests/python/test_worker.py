@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -295,7 +296,7 @@ def test_a_step_that_fails_does_not_end_the_others(
     queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Settler:
-        def kick(self) -> None:
+        def kick(self, ended_within: timedelta) -> None:
             raise RuntimeError("the trace store is broken")
 
         def wait(self, seconds: float) -> None:

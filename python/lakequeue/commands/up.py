@@ -78,8 +78,8 @@ def command(
         )
         url = server.address(listener, host)
         if remote:
-            worker = stack.make_databricks_worker(settings)
-            place = stack.open_place(settings, data_dir, resources)
+            place = stack.open_remote_place(settings, data_dir, resources)
+            worker = stack.make_databricks_worker(settings, place, resources)
             web = resources.enter_context(_web(place, host, listener, stop))
             runs = "runs   as jobs of Databricks"
         else:

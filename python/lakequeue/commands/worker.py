@@ -64,7 +64,11 @@ def command(
         if settings.relay == "databricks":
             refuse_local_options(jobs, tokens_per_minute, model)
             worker = stack.make_databricks_worker(
-                settings, agents=list(agents) or None, idle_limit=idle_limit
+                settings,
+                stack.open_remote_place(settings, data_dir, resources),
+                resources,
+                agents=list(agents) or None,
+                idle_limit=idle_limit,
             )
         else:
             place = stack.open_place(settings, data_dir, resources)

@@ -44,7 +44,7 @@ from lakequeue.agents.document_parser.chat import (
     Reply,
 )
 from lakequeue.agents.document_parser.chunks import Chunk, cut
-from lakequeue.agents.document_parser.costs import Cost, Prices, Usage
+from lakequeue.agents.document_parser.costs import Cost, Prices
 from lakequeue.agents.document_parser.prompt import (
     MAX_OUTPUT_TOKENS,
     Answer,
@@ -143,7 +143,9 @@ def run(parameters: dict[str, str]) -> int:
         task.lease_seconds,
         task.database_url,
         task.estimated_tokens,
-        webhook=Webhook(task.callback_url, bearer and bearer.token) if task.callback_url else None,
+        webhook=Webhook(task.callback_url, bearer.token if bearer else None)
+        if task.callback_url
+        else None,
     )
     try:
         attempt.start()
@@ -209,8 +211,12 @@ class _Run:
             with self.tracer.root(DOCUMENT_PARSER, tags, self.task.run_key) as root:
                 self.trace_id = root.trace_id
                 root.inputs(document=self.task.document_path, model=self.task.model)
-                with self._interrupted():
-                    found = self._work()
+                try:
+                    with self._interrupted():
+                        found = self._work()
+                finally:
+                    complete = str(self.usage_complete).lower()
+                    self.tracer.tag(usage_complete=complete, model=self.task.model)
                 stored = self._store(found)
                 root.outputs({key: value for key, value in found.items() if key != "pages"})
         except Stopped as stopped:
@@ -285,13 +291,14 @@ class _Run:
                 reply = chat.ask(messages(chunk, page_count), self.attempt.check)
             finally:
                 self.usage_complete &= chat.usage_complete
-            usage = reply.usage or Usage()
-            cost = self.task.prices.cost(usage) if self.task.prices else None
-            self.attempt.usage += usage
-            if self.cost is not None and cost is not None:
-                self.cost += cost
+            cost = None
+            if reply.usage is not None:
+                self.attempt.usage += reply.usage
+                if self.task.prices is not None and self.cost is not None:
+                    cost = self.task.prices.cost(reply.usage)
+                    self.cost += cost
             span.outputs(reply.content)
-            span.usage(reply.model, usage, cost)
+            span.usage(reply.model, reply.usage, cost)
             return reply
 
     # --- reports
@@ -387,7 +394,7 @@ def _explain(error: Exception) -> _Failure:
             return _Failure("rate_limited", "rate_limited", message, error.retry_after)
         case ModelRefused():
             return _Failure("permanent_failure", _refused_class(error), message)
-        case ModelUnavailable():
+        case ModelUnavailable() | workspace.WorkspaceError():
             return _Failure("failure", "model_unavailable", message)
         case AnswerInvalid():
             return _Failure("failure", "model_answer_invalid", message)

@@ -148,7 +148,7 @@ class Chat:
     def __init__(
         self,
         base_url: str,
-        token: str | None,
+        token: str | Callable[[], str] | None,
         model: str,
         *,
         throttle: Throttle,
@@ -223,7 +223,14 @@ class Chat:
             "max_tokens": MAX_OUTPUT_TOKENS,
             "temperature": 0,
         }
-        completion = self._client.chat.completions.create(**parameters)
+        known, self.usage_complete = self.usage_complete, False
+        try:
+            completion = self._client.chat.completions.create(**parameters)
+        except openai.APIStatusError:
+            self.usage_complete = known
+            raise
+        # Whatever else interrupts the call leaves open what it used.
+        self.usage_complete = known
         given = completion.usage
         usage = None
         if given is None:

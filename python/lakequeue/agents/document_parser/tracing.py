@@ -9,20 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from lakequeue.agents.document_parser.costs import Cost, Usage
+from lakequeue.traces import SWITCHES
 
 log = logging.getLogger(__name__)
 
 AGENT, PARSER, CHAT_MODEL = "AGENT", "PARSER", "CHAT_MODEL"
-
-# Set before MLflow is imported, unless the environment says otherwise: traces are written when
-# their root ends, nothing is fetched from the network, and a dead store delays by seconds only.
-_SETTINGS = {
-    "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "false",
-    "MLFLOW_MODEL_CATALOG_URI": "",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
-}
 
 
 class Span:
@@ -47,14 +38,16 @@ class Span:
             if self._span is not None:
                 self._span.set_outputs(values)
 
-    def usage(self, model: str, usage: Usage, cost: Cost | None) -> None:
-        """Note a model call's tokens and cost; only leaf spans may carry them."""
+    def usage(self, model: str, usage: Usage | None, cost: Cost | None) -> None:
+        """Note a model call's tokens and cost, if known; only leaf spans may carry them."""
         if self._span is None:
             return
         with _logged():
             from mlflow.tracing.constant import CostKey, SpanAttributeKey, TokenUsageKey
 
             self._span.set_attribute(SpanAttributeKey.MODEL, model)
+            if usage is None:
+                return
             self._span.set_attribute(
                 SpanAttributeKey.CHAT_USAGE,
                 {
@@ -86,7 +79,8 @@ class Tracer:
         )
         if not configured:
             return
-        for name, value in _SETTINGS.items():
+        # Before MLflow is imported, unless the environment says otherwise.
+        for name, value in SWITCHES.items():
             os.environ.setdefault(name, value)
         with _logged():
             import mlflow
@@ -106,6 +100,12 @@ class Tracer:
                         tags=tags, client_request_id=client_request_id
                     )
             yield span
+
+    def tag(self, **tags: str) -> None:
+        """Add tags to the trace whose root is open."""
+        with _logged():
+            if self._mlflow is not None:
+                self._mlflow.update_current_trace(tags=tags)
 
     @contextlib.contextmanager
     def span(self, name: str, span_type: str) -> Iterator[Span]:
