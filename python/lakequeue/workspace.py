@@ -13,6 +13,7 @@ And it would wait for an OAuth token for ever, in every thread: that has an end 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -92,6 +93,8 @@ def client(
                 raise _ImpatientError
             super().sleep(seconds)
 
+    # On its debug level the SDK writes answers to the log, database credentials among them.
+    logging.getLogger("databricks.sdk").setLevel(logging.INFO)
     with errors_in_words("logging in"):
         try:
             return WorkspaceClient(

@@ -30,6 +30,8 @@ class Gate:
         self.port = 0
         self.logins = 0
         """Connections that were let in."""
+        self.users: set[str] = set()
+        """As whom."""
         self.refused = 0
         self.open = True
         """Else nobody gets as far as a password."""
@@ -61,6 +63,8 @@ class Gate:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             startup = await self._startup(reader, writer)
             if self.open and await self._is_welcome(reader, writer):
+                words = startup[8:].split(b"\0")
+                self.users.add(dict(zip(words[::2], words[1::2], strict=False))[b"user"].decode())
                 await self._pass_on(startup, reader, writer)
         self._writers.discard(writer)
         writer.close()
