@@ -6,6 +6,7 @@ but that a small file is written to the volume and deleted again.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import urllib.error
 import urllib.request
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from lakequeue import database, migrate, workspace
+from lakequeue.agents import OPTIONAL_PARAMETERS, REQUIRED_PARAMETERS
 from lakequeue.config import Settings
 from lakequeue.errors import Problem
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from databricks.sdk.service.jobs import JobSettings
 
 PATIENCE_SECONDS = 5.0
+STATEMENT_SECONDS = 50
+"""How long a statement may take, and with it a warehouse that has to start."""
+BILLING_TABLES = ("system.billing.usage", "system.billing.list_prices")
 CALLBACK_SECONDS = 10.0
 CALLBACK_PATH = "/api/callbacks"
 ROLES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
@@ -82,6 +87,8 @@ def examine(settings: Settings, conninfo: str, volume: Path) -> Iterator[Finding
             yield _wrong("workspace", problem)
     if settings.relay == "databricks" and client is not None:
         yield from _jobs(client, agents)
+        yield from _experiment(client, settings, agents)
+        yield from _warehouse(client, settings)
     if not remote:
         yield Finding("volume", State.WELL, f"{volume} on this machine")
     elif client is not None:
@@ -162,7 +169,19 @@ def _jobs(client: WorkspaceClient, agents: list[dict[str, Any]] | None) -> Itera
 
 def _faults(settings: JobSettings, agent: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What in a job's settings works against the queue."""
+    known = {parameter.name for parameter in settings.parameters or []}
+    missing = [name for name in (*REQUIRED_PARAMETERS, *OPTIONAL_PARAMETERS) if name not in known]
+    if missing:
+        yield (
+            f"it has no parameter {', '.join(missing)}",
+            "give it each of them with an empty default, as python/deploy/databricks.yml does",
+        )
     for task in settings.tasks or []:
+        if task.environment_key is not None and not task.disable_auto_optimization:
+            yield (
+                f"serverless compute may repeat its task {task.task_key} by itself",
+                "set disable_auto_optimization to true: attempts are counted in the database",
+            )
         if task.max_retries:
             yield (
                 f"its task {task.task_key} is retried by the platform",
@@ -176,6 +195,123 @@ def _faults(settings: JobSettings, agent: dict[str, Any]) -> Iterator[tuple[str,
             f"it runs {most} at once and skips the others, while the agent claims {limit}",
             "enable its queue, or set max_concurrent_runs and max_concurrent_tasks alike",
         )
+
+
+def _experiment(
+    client: WorkspaceClient, settings: Settings, agents: list[dict[str, Any]] | None
+) -> Iterator[Finding]:
+    experiment_id = settings.experiment_id
+    if experiment_id is None:
+        words = "none: tokens and cost of job runs are what their agents report"
+        hint = "set MLFLOW_EXPERIMENT_ID here, and in the jobs"
+        yield Finding("experiment", State.NOTE, words, hint)
+        return
+    place = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment_id}}
+    try:
+        with workspace.errors_in_words(f"looking at experiment {experiment_id}"):
+            found = client.experiments.get_experiment(experiment_id).experiment
+        with workspace.errors_in_words(f"reading traces of experiment {experiment_id}"):
+            client.api_client.do(
+                "POST",
+                "/api/3.0/mlflow/traces/search",
+                body={"locations": [place], "max_results": 1},
+            )
+    except Problem as problem:
+        hint = "correct MLFLOW_EXPERIMENT_ID, or give the service principal CAN_READ on it"
+        yield Finding("experiment", State.WRONG, problem.message, hint)
+        return
+    name = found.name if found is not None else experiment_id
+    writers = _writers(client, experiment_id)
+    strangers = None if writers is None else _run_as(client, agents) - writers
+    if strangers:
+        yield Finding(
+            "experiment",
+            State.NOTE,
+            f"{name} can be read, but nothing says that {', '.join(sorted(strangers))} may write",
+            "if no group of theirs may: give them CAN_EDIT on it",
+        )
+        return
+    jobs = (
+        "jobs may write to it" if writers else "whether jobs may write is not to be seen from here"
+    )
+    yield Finding("experiment", State.WELL, f"{name} can be read; {jobs}")
+
+
+def _writers(client: WorkspaceClient, experiment_id: str) -> set[str] | None:
+    """Who may write there, by name; None where this login may not see that."""
+    from databricks.sdk.service.ml import ExperimentPermissionLevel as Level
+
+    try:
+        with workspace.errors_in_words("looking at permissions"):
+            entries = client.experiments.get_permissions(experiment_id).access_control_list or []
+    except Problem:
+        return None
+    return {
+        str(entry.service_principal_name or entry.user_name or entry.group_name)
+        for entry in entries
+        for permission in entry.all_permissions or []
+        if permission.permission_level in (Level.CAN_EDIT, Level.CAN_MANAGE)
+    }
+
+
+def _run_as(client: WorkspaceClient, agents: list[dict[str, Any]] | None) -> set[str]:
+    """As whom the agents' jobs run, where that can be seen."""
+    names = set()
+    for agent in agents or []:
+        with contextlib.suppress(Problem), workspace.errors_in_words("looking at a job"):
+            if agent["job_id"] is not None:
+                names.add(client.jobs.get(agent["job_id"]).run_as_user_name)
+    return {name for name in names if name}
+
+
+def _warehouse(client: WorkspaceClient, settings: Settings) -> Iterator[Finding]:
+    warehouse = settings.warehouse
+    if warehouse is None:
+        hint = "set LAKEQUEUE_WAREHOUSE to the id of a SQL warehouse"
+        yield Finding("warehouse", State.NOTE, "none: compute cost stays unknown", hint)
+        return
+    name = client.config.client_id or "the service principal"
+    try:
+        with workspace.errors_in_words(f"looking at warehouse {warehouse}"):
+            found = client.warehouses.get(warehouse)
+        # It may have to start first: this client waits for that.
+        patient = workspace.client(patience=PATIENCE_SECONDS, answer_seconds=STATEMENT_SECONDS + 10)
+        _execute(patient, warehouse, "select 1")
+    except Problem as problem:
+        hint = f"correct LAKEQUEUE_WAREHOUSE, or give {name} CAN_USE on it"
+        yield Finding("warehouse", State.WRONG, problem.message, hint)
+        return
+    yield Finding("warehouse", State.WELL, f"{found.name or warehouse} answers")
+    for table in BILLING_TABLES:
+        try:
+            _execute(patient, warehouse, f"select 1 from {table} limit 1")  # noqa: S608 - ours
+        except Problem as problem:
+            yield Finding(
+                "billing",
+                State.WRONG,
+                f"{table} cannot be read: {problem.message}",
+                "an account admin enables the schema; then somebody who may: grant use catalog on "
+                f"catalog system to `{name}`; grant use schema on schema system.billing to "
+                f"`{name}`; grant select on table {table} to `{name}`",
+            )
+        else:
+            yield Finding("billing", State.WELL, f"{table} can be read")
+
+
+def _execute(client: WorkspaceClient, warehouse: str, statement: str) -> None:
+    """Run a statement; raises Refused with the warehouse's words when it does not succeed."""
+    from databricks.sdk.service.sql import ExecuteStatementRequestOnWaitTimeout, StatementState
+
+    with workspace.errors_in_words("running a statement"):
+        status = client.statement_execution.execute_statement(
+            statement,
+            warehouse,
+            wait_timeout=f"{STATEMENT_SECONDS}s",
+            on_wait_timeout=ExecuteStatementRequestOnWaitTimeout.CANCEL,
+        ).status
+    if status is None or status.state is not StatementState.SUCCEEDED:
+        error = status.error.message if status is not None and status.error is not None else None
+        raise workspace.Refused(error or f"no answer within {STATEMENT_SECONDS} s")
 
 
 def _volume(client: WorkspaceClient, path: str) -> Finding:

@@ -215,7 +215,7 @@ class _Elsewhere(http.server.BaseHTTPRequestHandler):
     seen: ClassVar[list[dict[str, str]]] = []
     location: ClassVar[str | None] = None
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         type(self).seen.append(dict(self.headers))
         self.rfile.read(int(self.headers["Content-Length"]))
         if self.location is not None:
@@ -315,7 +315,7 @@ def test_other_logins_give_none(workspace: Workspace, monkeypatch: pytest.Monkey
         Bearer().token()
 
 
-# --- the environment of a run -----------------------------------------------------------------------
+# --- the environment of a run -----------------------------------------------------------------
 
 OPTIONS = {
     "task-id": "1",

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from lakequeue import database as db
 from lakequeue.commands.doctor import command
-from tests.databricks.workspace import CLIENT_ID, Workspace
+from tests.databricks.workspace import CLIENT_ID, JOB_PRINCIPAL, Job, Workspace
 from tests.python import web_server
 from tests.servers import Database
 
@@ -32,6 +32,8 @@ class Patient:
         self.set("LAKEQUEUE_RELAY", "databricks")
         self.set("LAKEQUEUE_DATABASE_URL", database.conninfo())
         self.set("LAKEQUEUE_VOLUME", ROOT)
+        self.set("LAKEQUEUE_WAREHOUSE", "abc123")
+        self.set("MLFLOW_EXPERIMENT_ID", "4711")
 
     def configure(self, **settings: object) -> None:
         with db.connect(self.database.conninfo()) as connection:
@@ -60,6 +62,10 @@ def test_all_is_well(patient: Patient, tmp_path: Path) -> None:
         "ok     grants",
         "ok     workspace",
         "ok     job of document-parser",
+        "ok     experiment",
+        "ok     warehouse",
+        "ok     billing",
+        "ok     billing",
         "ok     volume",
         "ok     callback",
     ]
@@ -89,6 +95,18 @@ def test_a_login_that_may_not(patient: Patient) -> None:
         ),
         ("DATABRICKS_CLIENT_SECRET", "wrong", "WRONG  workspace", "check DATABRICKS_CLIENT_ID"),
         ("LAKEQUEUE_VOLUME", "/Volumes/main/x/y", "WRONG  volume: writing to", "make the volume"),
+        (
+            "LAKEQUEUE_WAREHOUSE",
+            "gone",
+            "WRONG  warehouse: looking at warehouse gone",
+            f"correct LAKEQUEUE_WAREHOUSE, or give {CLIENT_ID} CAN_USE",
+        ),
+        (
+            "MLFLOW_EXPERIMENT_ID",
+            "12",
+            "WRONG  experiment: looking at experiment 12",
+            "correct MLFLOW_EXPERIMENT_ID",
+        ),
         (
             "LAKEQUEUE_CALLBACK_URL",
             "https://host/callbacks",
@@ -127,7 +145,12 @@ def test_jobs_that_work_against_the_queue(patient: Patient) -> None:
     job = patient.workspace.jobs[patient.job]
     job.max_retries = 2
     assert "its task agent is retried by the platform" in patient.report(1)
-    job.max_retries, job.queue, job.max_concurrent_runs = 0, False, 5
+    job.max_retries, job.disable_auto_optimization = 0, False
+    assert "may repeat its task agent by itself" in patient.report(1)
+    job.disable_auto_optimization, job.parameters = True, job.parameters[:-2]
+    assert "it has no parameter reserves_calls, callback_url" in patient.report(1)
+    job.parameters = Job(0).parameters
+    job.queue, job.max_concurrent_runs = False, 5
     assert "it runs 5 at once and skips the others, while the agent claims without limit" in (
         patient.report(1)
     )
@@ -139,6 +162,34 @@ def test_jobs_that_work_against_the_queue(patient: Patient) -> None:
     report = patient.report(1)
     assert "Job 4711 does not exist" in report
     assert "CAN_MANAGE_RUN" in report
+
+
+def test_traces_that_cannot_be_read_or_written(patient: Patient) -> None:
+    tracking = patient.workspace.tracking
+    assert "whether jobs may write is not to be seen from here" in patient.report(0)
+    tracking.editors = ("somebody-else",)
+    assert f"nothing says that {JOB_PRINCIPAL} may write" in patient.report(0)
+    tracking.editors = (JOB_PRINCIPAL,)
+    assert "ok     experiment: /Shared/lakequeue can be read; jobs may write" in patient.report(0)
+    tracking.readable = False
+    assert "CAN_READ on it" in patient.report(1)
+
+
+def test_billing_that_cannot_be_read(patient: Patient) -> None:
+    patient.workspace.readable_tables.remove("system.billing.list_prices")
+    report = patient.report(1)
+    assert "ok     billing: system.billing.usage can be read" in report
+    assert "WRONG  billing: system.billing.list_prices cannot be read: [INSUFF" in report
+    assert f"grant use schema on schema system.billing to `{CLIENT_ID}`" in report
+    assert f"grant select on table system.billing.list_prices to `{CLIENT_ID}`" in report
+
+
+def test_what_costs_are_not_known(patient: Patient) -> None:
+    patient.set("LAKEQUEUE_WAREHOUSE", "")
+    patient.set("MLFLOW_EXPERIMENT_ID", "")
+    report = patient.report(0)
+    assert "note   warehouse: none: compute cost stays unknown" in report
+    assert "note   experiment: none: tokens and cost of job runs" in report
 
 
 def test_no_agent_has_a_job(

@@ -35,10 +35,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from lakequeue.agents import OPTIONAL_PARAMETERS, REQUIRED_PARAMETERS
 from tests.databricks.tracking import NoSuchTrace, Tracking
 
 CLIENT_ID = "11111111-2222-3333-4444-555555555555"
 CLIENT_SECRET = "the-service-principal's-secret"
+JOB_PRINCIPAL = "66666666-2222-3333-4444-555555555555"
 WORKSPACE_ID = "7700112233445566"
 TOKEN_SECONDS = 3600
 PAGE_LIMIT = 24
@@ -97,12 +99,13 @@ class Job:
     max_concurrent_runs: int = 1000
     queue: bool = True
     max_retries: int = 0
-    parameters: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = (*REQUIRED_PARAMETERS, *OPTIONAL_PARAMETERS)
     disable_auto_optimization: bool = True
 
     def as_json(self) -> dict[str, Any]:
         return {
             "job_id": self.job_id,
+            "run_as_user_name": JOB_PRINCIPAL,
             "settings": {
                 "name": "document parser",
                 "max_concurrent_runs": self.max_concurrent_runs,
@@ -621,6 +624,7 @@ class _Handler(BaseHTTPRequestHandler):
             ("/api/2.0/secrets/get", self._secret),
             ("/api/2.0/mlflow/", self._tracking),
             ("/api/3.0/mlflow/traces", self._tracking),
+            ("/api/2.0/permissions/experiments/", self._permissions),
             ("/api/2.0/sql/", self._sql),
             *((path, self._pass_on) for path in self.workspace.behind),
         ):
@@ -699,6 +703,20 @@ class _Handler(BaseHTTPRequestHandler):
                 }
             }
         raise Refusal(404, "ENDPOINT_NOT_FOUND", f"No API found for mlflow/{call}")
+
+    def _permissions(self) -> dict[str, Any]:
+        editors = self.workspace.tracking.editors
+        if editors is None:
+            raise Refusal(403, "PERMISSION_DENIED", "You may not see permissions")
+        return {
+            "access_control_list": [
+                {
+                    "service_principal_name": name,
+                    "all_permissions": [{"permission_level": "CAN_EDIT", "inherited": False}],
+                }
+                for name in editors
+            ]
+        }
 
     def _sql(self) -> dict[str, Any]:
         call = self._path.removeprefix("/api/2.0/sql/")

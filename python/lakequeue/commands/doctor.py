@@ -14,7 +14,7 @@ from lakequeue.config import Settings
 @click.command("doctor")
 @data_dir_option
 def command(data_dir: Path | None) -> int:
-    """Check configuration, database, grants, workspace, jobs, volume and webhook.
+    """Check configuration, database, grants, workspace and all that is used of it.
 
     Reads LAKEQUEUE_DATABASE_URL, or the embedded PostgreSQL, which it starts if need be. Ends 0
     when nothing is wrong, else 1.

@@ -11,28 +11,16 @@ from typing import Any
 import click
 
 from lakequeue import database, workspace
+from lakequeue.agents import OPTIONAL_PARAMETERS, REQUIRED_PARAMETERS
 from lakequeue.agents.document_parser.agent import run
 from lakequeue.lakebase import Login
-
-_REQUIRED = ("task_id", "attempt_id", "run_key", "callback_token", "document_path", "lease_seconds")
-_OPTIONAL = (
-    "attempt_number",
-    "customer",
-    "payload",
-    "estimated_tokens",
-    "max_tpm",
-    "parameters",
-    "model_prices",
-    "reserves_calls",
-    "callback_url",
-)
 
 
 def _options(command: click.Command) -> click.Command:
     """Give the command an option per run parameter; a job passes all of them as text."""
-    for name in (*_REQUIRED, *_OPTIONAL):
+    for name in (*REQUIRED_PARAMETERS, *OPTIONAL_PARAMETERS):
         option = click.Option(
-            [f"--{name.replace('_', '-')}"], required=name in _REQUIRED, default=None
+            [f"--{name.replace('_', '-')}"], required=name in REQUIRED_PARAMETERS, default=None
         )
         command.params.append(option)
     return command
