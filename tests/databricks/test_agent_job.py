@@ -165,13 +165,18 @@ def test_a_run_reads_asks_stores_and_confirms_through_the_proxy(deployment: Depl
 
 
 @server_of_one_kind
-def test_a_lost_callback_is_made_up_for_by_the_trace(deployment: Deployment) -> None:
-    """The run dies after its trace is written: nobody knows its id, but the tag finds it."""
+def test_the_proxy_lets_it_not_in_and_the_report_is_lost(deployment: Deployment) -> None:
+    """A report that the proxy refuses goes by SQL; without any, the tag finds the trace."""
     workspace = deployment.workspace
+    workspace.fault("/api/callbacks", status=403, times=None)
     deployment.call("set_model_price", model="simulator", **PRICE)
     parameters = deployment.claim()
-    deployment.run(parameters)
-    # The report never came, nor what it said.
+    said = deployment.run({**parameters, "callback_url": f"{workspace.host}/api/callbacks"})
+    assert passed(workspace, "/api/callbacks") == []
+    assert "the webhook answered 403: confirming by SQL" in said
+    assert deployment.attempt()["status"] == "succeeded"
+
+    # As if it had died before it could say anything.
     deployment.database.query(
         """update lakequeue.task_attempts set trace_id = null, input_tokens = null,
            output_tokens = null, cached_tokens = null, llm_cost = null, usage_complete = false,
@@ -186,24 +191,11 @@ def test_a_lost_callback_is_made_up_for_by_the_trace(deployment: Deployment) -> 
     }
     deployment.settle()
     settled = deployment.attempt()
-    assert settled["trace_id"] == trace["trace_id"]
-    assert settled["usage_source"] == "trace"
+    assert (settled["trace_id"], settled["usage_source"]) == (trace["trace_id"], "trace")
     assert settled["input_tokens"] > 300
     assert settled["llm_cost"] == pytest.approx(
         (settled["input_tokens"] * 2 + settled["output_tokens"] * 8) / 1e6
     )
-
-
-@server_of_one_kind
-def test_a_proxy_that_lets_it_not_in_costs_nothing(deployment: Deployment) -> None:
-    """Without a good token the report goes by SQL; and no token goes where a redirect points."""
-    workspace = deployment.workspace
-    workspace.fault("/api/callbacks", status=403, times=None)
-    parameters = deployment.claim()
-    said = deployment.run({**parameters, "callback_url": f"{workspace.host}/api/callbacks"})
-    assert deployment.attempt()["status"] == "succeeded"
-    assert passed(workspace, "/api/callbacks") == []
-    assert "the webhook answered 403: confirming by SQL" in said
 
 
 # --- the bearer alone -----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ The database's clock stands still and is moved on; nothing waits for a lease.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -21,7 +22,9 @@ import pytest
 from click.testing import CliRunner
 from psycopg.types.json import Json
 
+from lakequeue import stack
 from lakequeue.commands.worker import command
+from lakequeue.config import Settings
 from lakequeue.errors import Problem
 from lakequeue.relay.databricks import DatabricksRelay
 from lakequeue.worker import Worker
@@ -541,3 +544,57 @@ def test_no_run_is_lost_from_the_books_in_any_weather(scene: Scene) -> None:
     assert noted == set(scene.workspace.runs)
     assert not [run for run in scene.workspace.runs.values() if run.active]
     assert len(scene.query("select from lakequeue.results")) >= 12
+
+
+# --- usage from traces ----------------------------------------------------------------------------
+
+
+def test_usage_comes_from_the_trace_within_seconds(scene: Scene, tmp_path: Path) -> None:
+    """The report names no trace; the worker finds it by its tag, as soon as the run has ended."""
+    settings = Settings.from_environment(
+        {"LAKEQUEUE_DATABASE_URL": scene.worker_conninfo, "MLFLOW_EXPERIMENT_ID": "4711"}
+    )
+    with contextlib.ExitStack() as resources:
+        place = stack.open_remote_place(settings, tmp_path, resources)
+        worker = stack.make_databricks_worker(settings, place, resources)
+        scene.enqueue(2)
+        with running(worker):
+            until(lambda: all(a["run_id"] for a in scene.attempts()), explain=scene.explain)
+            settled = "select from lakequeue.task_attempts where usage_source = 'trace'"
+            for number, run in enumerate(scene.workspace.runs.values(), 1):
+                trace(scene.workspace, run)
+                scene.report(run, input_tokens=1, output_tokens=1)
+                began = time.monotonic()
+                until(lambda: len(scene.query(settled)) == number, 120)  # noqa: B023
+            took = time.monotonic() - began
+    # The first one waits for MLflow to be imported; the second comes as they all do.
+    assert took < 30
+    for attempt in scene.attempts():
+        assert (attempt["input_tokens"], attempt["output_tokens"]) == (500, 20)
+        assert attempt["cached_tokens"] is None, "the trace does not say"
+        assert attempt["usage_complete"] is True
+
+
+def trace(workspace: Workspace, run: FakeRun) -> None:
+    """What an agent has written at its end."""
+    workspace.tracking.start(
+        {
+            "trace": {
+                "trace_info": {
+                    "trace_id": f"tr-{run.run_id}",
+                    "client_request_id": run.token,
+                    "trace_location": {
+                        "type": "MLFLOW_EXPERIMENT",
+                        "mlflow_experiment": {"experiment_id": "4711"},
+                    },
+                    "request_time": "2026-11-29T12:00:00Z",
+                    "execution_duration": "1s",
+                    "state": "OK",
+                    "trace_metadata": {
+                        "mlflow.trace.tokenUsage": '{"input_tokens": 500, "output_tokens": 20}'
+                    },
+                    "tags": {"attempt_id": run.parameters["attempt_id"]},
+                }
+            }
+        }
+    )

@@ -71,7 +71,17 @@ def test_usage_is_settled_from_traces(
     pristine: Database, forkserver: ForkServer, store: traces.Store
 ) -> None:
     call(pristine, "configure_agent", agent="document-parser")
-    for number in range(3):
+    call(pristine, "set_model_price", model="priced", input_usd=10, output_usd=20, cached_usd=1)
+    kinds = [
+        "two calls",
+        "whole, without a call",
+        "no trace",
+        "says nothing",
+        "not whole",
+        "without a cost",
+        "of another database",
+    ]
+    for number in range(len(kinds)):
         call(pristine, "enqueue_task", agent="document-parser", document_path=f"/{number}.pdf")
     claimed = call(pristine, "dequeue_tasks", worker="test")
     for row in claimed:
@@ -85,12 +95,30 @@ def test_usage_is_settled_from_traces(
             input_tokens=1,
             output_tokens=1,
         )
-    first, second, third = (row["attempt_id"] for row in claimed)
-    # The first has two model calls, the second a trace without any, the third no trace.
+    ids = dict(zip(kinds, [str(row["attempt_id"]) for row in claimed], strict=True))
+    key = {str(row["attempt_id"]): str(row["run_key"]) for row in claimed}
     work(
         forkserver,
         "trace_work:write",
-        {"traces": {first: [[100, 10, 40, 0.25], [50, 5, 0, 0.125]], second: []}},
+        {
+            "traces": {
+                ids["two calls"]: [[100, 10, 40, 0.25], [50, 5, 0, 0.125]],
+                ids["whole, without a call"]: [],
+                ids["says nothing"]: [],
+                ids["not whole"]: [[7, 7, 0, 0.5]],
+                ids["without a cost"]: [[100_000, 1_000, 50_000, None]],
+                ids["of another database"]: [[9, 9, 9, 9.0]],
+            },
+            "tags": {
+                ids["whole, without a call"]: {"usage_complete": "true"},
+                ids["not whole"]: {"usage_complete": "false"},
+                ids["without a cost"]: {"model": "priced"},
+            },
+            "keys": {
+                ids["two calls"]: key[ids["two calls"]],
+                ids["of another database"]: "another-run-key",
+            },
+        },
         store,
     )
     arguments = {
@@ -100,14 +128,19 @@ def test_usage_is_settled_from_traces(
     for _ in range(2):  # again: nothing is added
         work(forkserver, "lakequeue.traces:settle", arguments, store)
         rows = pristine.query(
-            """select id, input_tokens, output_tokens, cached_tokens, llm_cost::float,
+            """select input_tokens, output_tokens, cached_tokens, llm_cost::float,
                       usage_complete, usage_source, trace_id is not null
                  from lakequeue.task_attempts order by id"""
         )
-        assert rows == [
-            (first, 150, 15, 40, 0.375, True, "trace", True),
-            (second, 0, 0, 0, None, True, "trace", True),
-            (third, 1, 1, None, None, False, "callback", False),
-        ]
-    unsettled = call(pristine, "attempts_to_settle")
-    assert [row["attempt_id"] for row in unsettled] == [third]
+        untouched = (1, 1, None, None, False, "callback", False)
+        assert dict(zip(kinds, rows, strict=True)) == {
+            "two calls": (150, 15, 40, 0.375, True, "trace", True),
+            "whole, without a call": (0, 0, 0, None, True, "trace", True),
+            "no trace": untouched,
+            "says nothing": untouched,
+            "not whole": (7, 7, 0, 0.5, False, "trace", True),
+            "without a cost": (100_000, 1_000, 50_000, 0.57, True, "trace", True),
+            "of another database": untouched,
+        }
+    unsettled = {str(row["attempt_id"]) for row in call(pristine, "attempts_to_settle")}
+    assert unsettled == {ids[kind] for kind in ("no trace", "says nothing", "of another database")}
