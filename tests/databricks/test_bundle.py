@@ -109,7 +109,10 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def test_the_job_takes_what_the_worker_sends() -> None:
-    assert JOB["parameters"] == [{"name": name, "default": ""} for name in PARAMETERS]
+    assert JOB["parameters"] == [
+        {"name": name, "default": "${var.callback_url}" if name == "callback_url" else ""}
+        for name in PARAMETERS
+    ]
 
 
 def test_the_task_hands_all_of_it_to_the_agent() -> None:
@@ -193,7 +196,6 @@ def test_the_app_starts_as_the_platform_starts_it(
         "warehouse": "abc123",
         "experiment": "4711",
         "web-key": "k" * 64,
-        "callback-url": "https://lakequeue-1.apps.example/api/callbacks",
     }
     with gate(database, workspace) as way, login(database), socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -266,9 +268,9 @@ def test_the_readme_tells_of_it() -> None:
     page = readme[start : readme.index("\n## ", start + 5)]
     assert "databricks bundle deploy" in page
     needed = [name for name, what in BUNDLE["variables"].items() if "default" not in what]
-    for name in (*needed, "database_host"):
-        assert f"{name}=" in page or f'{name}="' in page, name
-    for key in ("web-key", "callback-url", "job-client-secret"):
+    for name in (*needed, "database_host", "callback_url"):
+        assert f"{name}=" in page, name
+    for key in ("web-key", "job-client-secret"):
         assert key in TEXT
         assert f"put-secret lakequeue {key}" in page, key
     (app,) = RESOURCES["apps"]
