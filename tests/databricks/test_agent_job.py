@@ -291,12 +291,17 @@ def test_where_there_is_none_the_webhook_is_tried_without(caplog: pytest.LogCapt
     assert "without a bearer token: no login" in caplog.text
 
 
-def test_a_token_is_asked_for_once_and_renewed(workspace: Workspace) -> None:
+def test_a_token_is_asked_for_once_and_renewed(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bearer = Bearer()
     first = bearer.token()
     assert first in workspace._tokens
     assert bearer.token() == first
     assert bearer.host == workspace.host
+    monkeypatch.setattr("tests.databricks.workspace.TOKEN_SECONDS", 1)
+    short_lived = Bearer()
+    assert short_lived.token() != short_lived.token()
 
 
 def test_other_logins_give_none(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from lakequeue import __version__
 from lakequeue.agents.document_parser.__main__ import main as agent
 from lakequeue.cli import cli
 from lakequeue.config import Settings, describe
+from lakequeue.errors import WrongUse
 from tests.conftest import Clock
 from tests.databricks.lakebase import gate
 from tests.databricks.workspace import Workspace
@@ -183,6 +184,12 @@ def test_the_apps_command_listens_where_the_platform_says() -> None:
     options = command.make_context("up", rest).params
     assert (options["host"], options["port"]) == ("0.0.0.0", None)
     assert Settings.from_environment({"DATABRICKS_APP_PORT": "8123"}).port == 8123
+
+
+def test_a_key_that_could_be_guessed_is_refused() -> None:
+    assert Settings.from_environment({"LAKEQUEUE_SECRET_KEY": "k" * 32}).secret_key == "k" * 32
+    with pytest.raises(WrongUse, match="LAKEQUEUE_SECRET_KEY is too short"):
+        Settings.from_environment({"LAKEQUEUE_SECRET_KEY": "k" * 31})
 
 
 @pytest.mark.parametrize("server", ["embedded"], indirect=True)

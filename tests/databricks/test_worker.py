@@ -559,7 +559,7 @@ def test_usage_comes_from_the_trace_within_seconds(scene: Scene, tmp_path: Path)
         worker = stack.make_databricks_worker(settings, place, resources)
         scene.enqueue(2)
         with running(worker):
-            until(lambda: all(a["run_id"] for a in scene.attempts()), explain=scene.explain)
+            until(lambda: len(scene.workspace.runs) == 2, explain=scene.explain)
             settled = "select from lakequeue.task_attempts where usage_source = 'trace'"
             for number, run in enumerate(scene.workspace.runs.values(), 1):
                 trace(scene.workspace, run)
