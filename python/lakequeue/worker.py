@@ -695,6 +695,7 @@ class Worker:
             # Claimed and not submitted: other workers adopt it when this one is known to be gone.
             log.info("attempt %d is left to be adopted", submission.run.attempt_id)
         self._take_ended()
+        self._settle_all_at = -math.inf
         for work in (
             self._connect,
             self._submit,

@@ -40,7 +40,7 @@ server_of_one_kind = pytest.mark.parametrize("server", ["embedded"], indirect=Tr
 ENDPOINT = "projects/lakequeue/branches/production/endpoints/primary"
 EXPERIMENT = "4711"
 DOCUMENT = web_server.DOCUMENTS / "invoice-de.pdf"
-PRICE = {"input_usd": 2, "cached_usd": 0.5, "output_usd": 8}
+PRICE: dict[str, Any] = {"input_usd": 2, "cached_usd": 0.5, "output_usd": 8}
 
 
 @dataclass
@@ -228,7 +228,7 @@ class _Elsewhere(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def listening(location: str | None = None) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    handler = type("_Bound", (_Elsewhere,), {"seen": [], "location": location})
+    handler: Any = type("_Bound", (_Elsewhere,), {"seen": [], "location": location})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:

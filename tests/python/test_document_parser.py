@@ -23,8 +23,8 @@ from psycopg.types.json import Json
 from lakequeue import database as db
 from lakequeue import simulator, traces
 from lakequeue.agents.document_parser import agent
-from lakequeue.agents.document_parser.attempt import Attempt
-from lakequeue.agents.document_parser.chat import ContextTooLong, Pacer
+from lakequeue.agents.document_parser.attempt import Attempt, Stopped
+from lakequeue.agents.document_parser.chat import Chat, ContextTooLong, Pacer
 from lakequeue.agents.document_parser.chunks import Chunk, cut, estimate_tokens
 from lakequeue.agents.document_parser.costs import Prices, Usage
 from lakequeue.agents.document_parser.prompt import (
@@ -226,6 +226,24 @@ def test_a_call_above_the_limit_waits_to_be_alone() -> None:
     now[0] = 60.0
     assert pacer.wait_for(5000) == 0
     assert Pacer(None).wait_for(10**9) == 0
+
+
+def test_an_interrupted_call_leaves_open_what_it_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: Any) -> None:
+        raise Stopped("terminated")
+
+    chat = Chat(
+        "http://127.0.0.1:9/v1",
+        None,
+        "m",
+        throttle=Pacer(None),
+        wait=lambda _: None,
+        report_rate_limit=lambda _: None,
+    )
+    monkeypatch.setattr(chat._client.chat.completions, "create", interrupted)
+    with pytest.raises(Stopped):
+        chat.ask([{"role": "user", "content": "x"}], lambda: None)
+    assert chat.usage_complete is False
 
 
 # --- whole runs
