@@ -177,12 +177,6 @@ def test_a_credential_that_is_not_taken_is_replaced_at_once(
     assert way.refused >= 1
 
 
-def test_no_credential_gets_into_a_log(login: Login, caplog: pytest.LogCaptureFixture) -> None:
-    """The SDK would write its answers there on the debug level."""
-    caplog.set_level("DEBUG")
-    assert login.password() not in caplog.text
-
-
 def test_a_wrong_endpoint_is_told_in_words(
     database: Database, workspace: Workspace, way: Gate
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from databricks.sdk import WorkspaceClient
 
 from lakequeue import workspace as databricks
+from lakequeue.lakebase import Login
 from lakequeue.workspace import NotAllowed, NotThere, Refused, Throttled, Unreachable
 from tests.databricks.workspace import Workspace
 
@@ -127,3 +128,12 @@ def test_an_oauth_token_that_has_ended_is_refused(workspace: Workspace) -> None:
     workspace.end_logins()
     with pytest.raises(NotAllowed):
         start_run(workspace, client)
+
+
+def test_no_credential_gets_into_a_log(
+    workspace: Workspace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The SDK would write its answers there on the debug level."""
+    caplog.set_level("DEBUG")
+    login = Login("projects/lakequeue/branches/production/endpoints/primary")
+    assert login.password() not in caplog.text
