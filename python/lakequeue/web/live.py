@@ -36,11 +36,13 @@ LOOK_SECONDS = 1.0
 PROBE_SECONDS = 5.0
 """Also keeps proxies from taking the stream for idle, and finds clients that have gone."""
 DEBOUNCE_SECONDS = 0.2
-DELIVERIES_PER_SECOND = 3500
+DELIVERIES_PER_SECOND = 2500
 """With very many pages changes are told less often, so that pages are served beside them."""
 STREAM_SECONDS = 100.0
 """A stream ends by itself before the 110 s at which a proxy may cut it; the page resumes."""
 STREAM_JITTER_SECONDS = 5.0
+WAKE_SECONDS = 10.0
+"""A stream that waits is woken by events and by the end; this is only for safety."""
 QUEUE_LENGTH = 32
 REPLAY_LENGTH = 256
 RETRY_MILLISECONDS = 1000
@@ -188,7 +190,7 @@ class Hub:
             yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
             yield from missed
             while not self.stopping and (left := until - time.monotonic()) > 0:
-                yield from stream.take(min(1.0, left))
+                yield from stream.take(min(WAKE_SECONDS, left))
             yield event("bye", {})
         finally:
             stream.close()
