@@ -9,7 +9,8 @@
 -- reason: why. actor: who, as the web process names them.
 -- Returns how many of each were deleted.
 -- Errors: LQ400 an argument out of range; LQ403 not permitted.
--- Locks: the tasks' rows in id order, skipping locked ones; then what is deleted with them.
+-- Locks: the tasks' rows in id order, skipping locked ones; runs that billing was asked for, in the order of their
+--   attempts; then what is deleted with them.
 create or replace function lakequeue.purge_tasks(
   older_than interval, batch_size integer default 500, completed boolean default false,
   reason text default null, actor text default null)
@@ -72,6 +73,8 @@ begin
       output_tokens = p.output_tokens + excluded.output_tokens, cached_tokens = p.cached_tokens + excluded.cached_tokens,
       llm_cost = p.llm_cost + excluded.llm_cost;
 
+  -- Runs before their costs, as record_compute_cost has it: what it writes meanwhile is seen once its runs are locked.
+  perform from compute_runs r where r.attempt_id = any(v_attempt_ids) order by r.attempt_id for update;
   delete from compute_costs c where c.attempt_id = any(v_attempt_ids);
   delete from compute_runs r where r.attempt_id = any(v_attempt_ids);
   delete from results r where r.attempt_id = any(v_attempt_ids);
