@@ -88,8 +88,8 @@ def metrics(chosen: Filter) -> dict[str, Any]:
         "input_tokens": sum(row["input_tokens"] for row in rows) if tokens else None,
         "output_tokens": sum(row["output_tokens"] for row in rows) if tokens else None,
         "cached_tokens": sum(row["cached_tokens"] for row in rows) if tokens else None,
-        # Nothing was used, or nobody said so: unknown is not zero.
-        "llm_cost": cost if tokens or cost else None,
+        # Nothing was used, nobody said so, or nobody priced it: unknown is not zero.
+        "llm_cost": cost or None,
         "median_response": next(
             (row["median_response"] for row in rows if row["median_response"] is not None), None
         ),
