@@ -48,9 +48,10 @@ begin
           from tasks f
           where f.agent_id = g.id and f.status = s.status and f.finished_at is not null and f.finished_at < v_before
             and not exists (select from task_attempts a where a.task_id = f.id and a.run_ended_at is null)
-            -- LIMIT keeps it a probe, whatever the statistics say
-            and (select true from extraction_documents d join extractions e on e.id = d.extraction_id
-                 where d.task_id = f.id and e.created_at >= v_before limit 1) is null
+            -- only completed ones are met again; LIMIT keeps it a probe, whatever the statistics say
+            and (s.status <> 'completed' or (select true from extraction_documents d join extractions e on e.id = d.extraction_id
+                 where d.task_id = f.id and d.extraction_id is distinct from f.extraction_id and e.created_at >= v_before
+                 limit 1) is null)
           order by f.finished_at, f.id
           limit batch_size) o
         where s.status <> 'completed' or purge_tasks.completed
