@@ -176,7 +176,7 @@ def test_results_of_any_shape_are_shown(queue: Queue, client: FlaskClient) -> No
 def test_a_model_without_a_price_is_not_free(queue: Queue, client: FlaskClient) -> None:
     queue.enqueue()
     queue.complete({"pages": []}, input_tokens=1200, output_tokens=300)
-    assert "Model cost –" in text(client.get("/"))
+    assert "Model cost \N{EN DASH}" in text(client.get("/"))
     assert as_json(client.get("/api/metrics"))["llm_cost"] is None
 
 
