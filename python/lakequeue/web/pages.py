@@ -327,6 +327,7 @@ def _upload_form(problem: str | None = None) -> str:
     return render_template(
         "upload.html",
         agents=views.upload_agents(),
+        refused=None if views.may_operate() else views.NOT_PERMITTED.format(guard.person()),
         problem=problem,
         form=request.form,
         default_priority=uploads.DEFAULT_PRIORITY,
@@ -339,6 +340,7 @@ def _upload_form(problem: str | None = None) -> str:
 def receive() -> ResponseReturnValue:
     """Receive files, check them, enqueue their tasks, and show the batch."""
     views.clock()
+    views.require_operator()  # before the form is read, which writes its files to the volume
     guard.check_token()
     wants_json = request.accept_mimetypes.best == "application/json"
     try:

@@ -10,6 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flask import current_app, g
+from werkzeug.exceptions import Forbidden
 
 from lakequeue import database, limits
 from lakequeue.agents import DOCUMENT_PARSER
@@ -21,6 +22,7 @@ LOW_CONFIDENCE = 0.8
 NO_TEXT = "no text layer"
 EXPORT_BATCH = 500
 TRIED_AGAIN = ("failed", "expired", "rate_limited")
+NOT_PERMITTED = "{} may look at everything here, but not upload or change anything."
 MOST_COUNTED = 1000
 """agent_status counts what happened in the last hour up to this."""
 NO_USAGE = {
@@ -118,6 +120,13 @@ def may_operate() -> bool:
     """Whether the person who asks may act; the functions that act ask again themselves."""
     (row,) = reads().shared("may_operate", actor=guard.person())
     return bool(row["may_operate"])
+
+
+def require_operator() -> None:
+    """Refuse a person who may not act before anything that they send is read or kept."""
+    (row,) = reads().call("may_operate", actor=guard.person())
+    if not row["may_operate"]:
+        raise Forbidden(NOT_PERMITTED.format(guard.person()))
 
 
 def agents(names: Sequence[str] = ()) -> list[dict[str, Any]]:
