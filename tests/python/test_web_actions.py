@@ -323,12 +323,30 @@ def test_a_task_offers_what_its_status_allows(queue: Queue, client: FlaskClient)
     assert 'id="act-cancel"' not in page
 
 
-def test_a_run_is_linked_where_the_workspace_is_known(queue: Queue, tmp_path: Path) -> None:
+def test_run_and_trace_are_linked_where_the_workspace_is_known(
+    queue: Queue, tmp_path: Path
+) -> None:
     queue.call("configure_agent", agent=AGENT, job_id=77)
     task = queue.enqueue()
     row = queue.claim()
     queue.call("record_runs", attempts=[row["attempt_id"]], run_ids=[4711])
-    with application(queue.database, tmp_path, workspace_url="https://example.test") as app:
-        page = app.test_client().get(f"/tasks/{task}").get_data(as_text=True)
-    assert 'href="https://example.test/jobs/77/runs/4711"' in page
-    assert 'rel="noopener"' in page
+    queue.call(
+        "record_callback", attempt=row["attempt_id"], token=row["callback_token"],
+        outcome="failure", trace_id="tr-1&x=<2>", input_tokens=10, output_tokens=1,
+    )  # fmt: skip
+
+    def page(**options: Any) -> str:
+        with application(queue.database, tmp_path, **options) as app:
+            return app.test_client().get(f"/tasks/{task}").get_data(as_text=True)
+
+    workspace = "https://example.test"
+    whole = page(workspace_url=workspace, experiment_id="5")
+    assert f'href="{workspace}/jobs/77/runs/4711"' in whole
+    traces = f"{workspace}/ml/experiments/5/traces"
+    assert f'href="{traces}?selectedEvaluationId=tr-1%26x%3D%3C2%3E"' in whole
+    assert 'rel="noopener"' in whole
+    assert "Model cost \N{EN DASH}" in re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", whole))
+    assert "/ml/experiments" not in page(workspace_url=workspace)
+    alone = page(experiment_id="5")
+    assert "example.test" not in alone
+    assert "tr-<wbr>1&amp;x=&lt;2&gt;" in alone

@@ -243,7 +243,6 @@ def task(key: int) -> str:
         "task.html",
         task=detail["task"],
         attempts=views.attempts(detail),
-        run_address=_run_address(detail["task"]["agent"]),
         actions=actions.ACTIONS,
         may_operate=views.may_operate(),
         timeline=detail["timeline"],
@@ -258,15 +257,6 @@ def task(key: int) -> str:
         pictures=min(pages, PICTURES_SHOWN),
         no_document=no_document,
     )
-
-
-def _run_address(agent: str) -> str | None:
-    """Where the workspace shows the runs of an agent's job; the run's number follows."""
-    workspace = views.web().options.workspace_url
-    if workspace is None:
-        return None
-    job = next((row["job_id"] for row in views.agents() if row["agent"] == agent), None)
-    return f"{workspace}/jobs/{job}/runs/" if job else None
 
 
 # --- documents ----------------------------------------------------------------------------------
