@@ -6,6 +6,7 @@ import html
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from flask.testing import FlaskClient
 from psycopg.types.json import Json
 
+from lakequeue.web import reads
 from tests.python.web_server import AGENT, Queue, application, as_json, pdf, upload
 from tests.servers import Database
 
@@ -521,6 +523,25 @@ def test_another_host_name_is_refused(queue: Queue, tmp_path: Path) -> None:
         client = app.test_client()
         assert client.get("/", headers={"Host": "127.0.0.1:8080"}).status_code == 200
         assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_a_read_that_takes_too_long_ends_in_words(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads, "with_time_limit", partial(reads.with_time_limit, seconds=1))
+    with application(queue.database, tmp_path) as app:
+        client = app.test_client()
+        assert client.get("/tasks").status_code == 200
+        app.extensions["lakequeue"].reads.forget()
+        blocker = queue.database.connect(autocommit=False)
+        blocker.execute("lock table lakequeue.tasks in access exclusive mode")
+        page = client.get("/tasks")
+        assert page.status_code == 503
+        assert "This took the database too long. Ask for fewer days." in text(page)
+        answer = client.get("/api/tasks")
+        assert (answer.status_code, as_json(answer)["error"]["code"]) == (503, "too_slow")
+        blocker.rollback()
+        assert client.get("/tasks").status_code == 200
 
 
 def test_without_a_database_it_says_so_and_shows_nothing_internal(
