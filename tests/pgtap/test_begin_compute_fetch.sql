@@ -30,8 +30,7 @@ select results_eq($$select b.run_ids, b.endpoints from begin_compute_fetch('ops'
   'runs of a job that was taken away are asked for as before');
 select record_compute_cost((select max(id) from compute_fetches), 'w', '[]');
 select advance('8 days');
-select begin_compute_fetch('ops') \gset asked_
-select record_compute_cost((select max(id) from compute_fetches), 'w', '[]');
+select bill(usage('1', 1));
 select refused($$select begin_compute_fetch('ops')$$, 'LQ409', 'until they are settled: then there is nothing to ask for again');
 select configure_agent(g.name, job_id => 7) from agents g;
 
