@@ -59,11 +59,6 @@ function start() {
       return { row, note: right };
     };
     const files = [...input.files];
-    rows = files.slice(0, SHOWN).map((file) => {
-      const found = problems.get(file);
-      return line(file.name, size(file.size) + (found ? `, ${found}` : ""), found && "bad");
-    });
-    if (files.length > SHOWN) line(`and ${files.length - SHOWN} more`, "");
     if (files.length > 1) line(`${files.length} files`, size(total()), "total");
     const bad = files.filter((file) => problems.get(file));
     if (bad.length) {
@@ -74,6 +69,11 @@ function start() {
       button.addEventListener("click", () => choose(files.filter((file) => !problems.get(file))));
       row.append(button);
     }
+    rows = files.slice(0, SHOWN).map((file) => {
+      const found = problems.get(file);
+      return line(file.name, size(file.size) + (found ? `, ${found}` : ""), found && "bad");
+    });
+    if (files.length > SHOWN) line(`and ${files.length - SHOWN} more`, "");
     complain(
       total() > mostTotal
         ? `These files have ${size(total())} together; ${size(mostTotal)} is the limit. Send them in parts.`
