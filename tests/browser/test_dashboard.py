@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.test_live import pill
 from tests.python.test_web_pages import busy_queue
-from tests.python.web_server import AGENT, Queue
+from tests.python.web_server import AGENT, DOCUMENTS, Queue
 from tests.python.web_server import server as web_server
 from tests.servers import Database
 
@@ -24,9 +24,7 @@ pytestmark = pytest.mark.parametrize("server", ["embedded"], indirect=True)
 
 @pytest.fixture
 def queue(pristine: Database) -> Queue:
-    queue = Queue(pristine)
-    queue.call("set_person", identity="ann", role="operator")
-    return queue
+    return Queue(pristine)
 
 
 @pytest.fixture
@@ -129,6 +127,49 @@ def test_keys_lead_everywhere_and_can_be_switched_off(
     operator.keyboard.press("Escape")
     operator.keyboard.press("?")
     assert not operator.locator("#keys").is_visible()
+
+
+def test_a_hundred_files_one_of_them_broken(
+    queue: Queue, address: str, operator: Page, tmp_path: Path
+) -> None:
+    """Checked before they are sent, each with a bar while it is sent and while it is processed."""
+    whole = (DOCUMENTS / "letter-nl.pdf").read_bytes()
+    files = [tmp_path / f"{number:03}.pdf" for number in range(100)]
+    for number, file in enumerate(files):
+        file.write_bytes(whole + f"\n% copy {number}\n".encode())
+    files[57].write_bytes((DOCUMENTS.with_name("documents-broken") / "damaged.pdf").read_bytes())
+    notes = tmp_path / "notes.pdf"
+    notes.write_text("no PDF at all")
+    operator.goto(f"{address}/upload")
+    operator.set_input_files("#documents", [str(file) for file in (*files, notes)])
+    operator.wait_for_selector("#chosen .bad:has-text('no PDF')")
+    operator.click("text=Leave out")
+    assert "100 files" in (operator.locator("#chosen .total").text_content() or "")
+    assert operator.locator("#chosen .bad").count() == 0
+
+    network = operator.context.new_cdp_session(operator)
+    network.send("Network.emulateNetworkConditions", {
+        "offline": False, "latency": 0, "downloadThroughput": -1,
+        "uploadThroughput": sum(file.stat().st_size for file in files) / 2,
+    })  # fmt: skip
+    operator.click("#send")
+    operator.wait_for_function(
+        "() => { const bars = [...document.querySelectorAll('#chosen progress')];"
+        " return bars.length === 100 && bars[0].value === 1 && bars[99].value === 0 }",
+        polling=20,
+    )
+    operator.wait_for_url("**/extractions/*", timeout=60_000)
+    network.detach()
+    assert operator.locator("#done").text_content() == "1 of 100 documents done"
+    assert operator.locator("#documents .status.refused").count() == 1
+    assert operator.locator("#documents progress[value]").count() == 99
+    row = queue.claim()
+    operator.wait_for_selector("#documents progress:not([value])", timeout=5_000)
+    assert "000.pdf" in (operator.locator("tr:has(progress:not([value]))").text_content() or "")
+    queue.call("record_callback", attempt=row["attempt_id"], token=row["callback_token"],
+               outcome="permanent_failure")  # fmt: skip
+    operator.wait_for_selector("#done:has-text('2 of 100')", timeout=5_000)
+    assert operator.locator("#documents progress").count() == 98
 
 
 def test_axe_finds_nothing_on_any_page(queue: Queue, address: str, browser: Browser) -> None:

@@ -1,6 +1,6 @@
 -- Extractions: who submitted what, when; a name there must be.
 begin;
-select plan(15);
+select plan(21);
 
 select set_clock('2026-03-01 09:00+00');
 create temporary table made as select create_extraction('March invoices', 'acme', 'ann@example.org') as id;
@@ -31,8 +31,17 @@ select throws_ok($$select create_extraction(repeat('x', 5000000))$$, 'LQ400', nu
 select throws_ok($$select create_extraction('x', repeat('x', 201))$$, 'LQ400', null, 'a customer of 201 characters is refused');
 select is((select count(*) from extractions), (select n from before), 'and nothing was made');
 
+select set_person('_ce ann', 'operator'), set_person('_ce vic', 'viewer');
 set session authorization test_web;
-select lives_ok($$select create_extraction('x')$$, 'the web process may');
+select lives_ok($$select create_extraction('by the web', submitted_by => '_ce ann')$$, 'the web process may for an operator');
+select throws_ok($$select create_extraction('x', submitted_by => '_ce vic')$$, 'LQ403', '"_ce vic" may not do this', 'for a viewer it may not');
+select throws_ok($$select create_extraction('x', submitted_by => 'somebody')$$, 'LQ403', null, 'nor for a stranger');
+select throws_ok($$select create_extraction('x', submitted_by => '_ce ann ')$$, 'LQ403', null, 'whose name is compared exactly');
+select throws_ok($$select create_extraction('x')$$, 'LQ403', null, 'nor for nobody');
+set session authorization test_app;
+select lives_ok($$select create_extraction('x', submitted_by => '_ce vic')$$, 'to an application it is a label');
+set session authorization test_owner;
+select is((select submitted_by from extractions where name = 'by the web'), '_ce ann', 'the operator submitted it');
 set session authorization test_worker;
 select throws_ok($$select create_extraction('x')$$, '42501', null, 'a worker may not');
 set session authorization test_reader;

@@ -64,7 +64,7 @@ select is((select count(*) from tasks), (select n from before), 'none of these e
 set session authorization test_app;
 select lives_ok($$select enqueue_task('_e1 parser', '/a.pdf')$$, 'an application may enqueue');
 set session authorization test_web;
-select lives_ok($$select enqueue_task('_e1 parser', '/a.pdf')$$, 'the web process may');
+select throws_ok($$select enqueue_task('_e1 parser', '/a.pdf')$$, 'LQ403', null, 'the web process may not by itself');
 set session authorization test_worker;
 select throws_ok($$select enqueue_task('_e1 parser', '/a.pdf')$$, '42501', null, 'a worker may not');
 set session authorization test_agent;
@@ -72,7 +72,7 @@ select throws_ok($$select enqueue_task('_e1 parser', '/a.pdf')$$, '42501', null,
 set session authorization test_operator;
 select throws_ok($$select enqueue_task('_e1 parser', '/a.pdf')$$, '42501', null, 'an operator as such may not');
 set session authorization test_owner;
-select is((select count(*) from tasks), (select n + 2 from before), 'two more tasks are there');
+select is((select count(*) from tasks), (select n + 1 from before), 'one more task is there');
 
 select * from finish();
 rollback;

@@ -1,7 +1,7 @@
 -- Many documents in one call: each with a row and a place of its own, existing and refused ones included; one that is
 -- bad refuses all.
 begin;
-select plan(60);
+select plan(64);
 
 select set_clock('2026-03-01 09:00+00');
 select configure_agent('_en parser', tokens_per_task => 100, tokens_per_page => 1000, estimate_factor => 1), configure_agent('_en other');
@@ -147,7 +147,24 @@ select results_eq(
 set session authorization test_app;
 select is((select count(*) from enqueue_tasks('_en parser', '[{"document_path": "/app.pdf"}]')), 1::bigint, 'an application may enqueue');
 set session authorization test_web;
-select is((select count(*) from enqueue_tasks('_en parser', '[{"document_path": "/web.pdf"}]')), 1::bigint, 'the web process may');
+select throws_ok($$select enqueue_tasks('_en parser', '[{"document_path": "/web.pdf"}]')$$, 'LQ403', null,
+  'the web process may not without an extraction');
+set session authorization test_owner;
+select set_person('_en ann', 'operator'), set_person('_en vic', 'operator');
+set session authorization test_web;
+select create_extraction('x', submitted_by => '_en ann') as anns, create_extraction('x', submitted_by => '_en vic') as vics \gset
+select is((select count(*) from enqueue_tasks('_en parser', '[{"document_path": "/web.pdf"}]', extraction => :anns)), 1::bigint,
+  'into one that an operator opened it may');
+set session authorization test_app;
+select create_extraction('x') as apps \gset
+set session authorization test_owner;
+select set_person('_en vic', 'viewer');
+set session authorization test_web;
+select throws_ok(format($$select enqueue_tasks('_en parser', '[{"document_path": "/web.pdf"}]', extraction => %s)$$, :vics), 'LQ403', null,
+  'but not any more when the operator became a viewer');
+select throws_ok(format($$select enqueue_tasks('_en parser', '[{"document_path": "/web.pdf"}]', extraction => %s)$$, :apps), 'LQ403', null,
+  'nor into an extraction of an application');
+select throws_ok($$select enqueue_tasks('_en parser', '[]', extraction => -1)$$, 'LQ404', null, 'an unknown one is said to be unknown');
 set session authorization test_worker;
 select throws_ok($$select enqueue_tasks('_en parser', '[]')$$, '42501', null, 'a worker may not');
 set session authorization test_reader;

@@ -13,9 +13,9 @@ import pytest
 from flask.testing import FlaskClient
 from psycopg.types.json import Json
 
-from lakequeue.web import actions
+from lakequeue.web import actions, guard
 from tests.python.test_web_pages import HOSTILE, text
-from tests.python.web_server import AGENT, Queue, application, as_json, token_of
+from tests.python.web_server import AGENT, Queue, application, as_json, pdf, token_of
 from tests.servers import Database
 
 pytestmark = pytest.mark.parametrize("server", ["embedded"], indirect=True)
@@ -23,9 +23,7 @@ pytestmark = pytest.mark.parametrize("server", ["embedded"], indirect=True)
 
 @pytest.fixture
 def queue(pristine: Database) -> Queue:
-    queue = Queue(pristine)
-    queue.call("set_person", identity="ann", role="operator")
-    return queue
+    return Queue(pristine)
 
 
 @pytest.fixture
@@ -127,14 +125,40 @@ def test_an_agent_is_paused_and_resumed_with_a_reason(queue: Queue, client: Flas
     assert post(client, "/agents/actions", agent="nobody", action="pause").status_code == 404
 
 
-WRITES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("/tasks/actions", {"action": "cancel", "task": 1, "confirmed": "yes"}),
-    ("/tasks/actions", {"action": "retry", "task": 2, "confirmed": "yes"}),
-    ("/tasks/actions", {"action": "reprocess", "all": "yes", "confirmed": "yes"}),
-    ("/tasks/actions", {"action": "priority", "task": 1, "priority": 9, "confirmed": "yes"}),
-    ("/agents/actions", {"agent": AGENT, "action": "pause", "reason": "x"}),
-    ("/agents/actions", {"agent": AGENT, "action": "resume"}),
-)
+def everything(database: Database, folder: Path) -> Any:
+    """All rows of the product's tables, and all files with the times of their folders."""
+    tables = database.query(
+        "select format('%I.%I', schemaname, tablename) from pg_tables"
+        " where schemaname = 'lakequeue' order by 1"
+    )
+    rows = [database.query(f"select t::text from {table} t order by 1") for (table,) in tables]
+    return rows, [(path, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*"))]
+
+
+# By the endpoint of their route, so that a new route without an entry fails.
+WRITES_OF: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "actions.on_tasks": [
+        ("/tasks/actions", {"action": "cancel", "task": 1, "confirmed": "yes"}),
+        ("/tasks/actions", {"action": "retry", "task": 2, "confirmed": "yes"}),
+        ("/tasks/actions", {"action": "reprocess", "all": "yes", "confirmed": "yes"}),
+        ("/tasks/actions", {"action": "priority", "task": 1, "priority": 9, "confirmed": "yes"}),
+    ],
+    "actions.on_agents": [
+        ("/agents/actions", {"agent": AGENT, "action": "pause", "reason": "x"}),
+        ("/agents/actions", {"agent": AGENT, "action": "resume"}),
+    ],
+    "pages.receive": [("/upload", {"documents": "a.pdf"})],
+    "costs.load": [("/costs/compute", {})],
+    "costs.cancel": [("/costs/compute/cancel", {"fetch": 1})],
+}
+WRITES = [write for writes in WRITES_OF.values() for write in writes]
+
+
+def send(client: FlaskClient, path: str, token: str, fields: dict[str, Any]) -> Any:
+    data = {"csrf_token": token, **fields}
+    if "documents" in fields:
+        data["documents"] = (io.BytesIO(pdf()), fields["documents"])
+    return client.post(path, data=data, headers={"Accept": "application/json"})
 
 
 @pytest.mark.parametrize("person", ["vera", "nobody"])
@@ -143,22 +167,40 @@ def test_a_viewer_can_write_by_no_route(queue: Queue, tmp_path: Path, person: st
     queue.enqueue()
     queue.enqueue()
     queue.complete({"fields": {}})
-    before = queue.database.query("select t::text from lakequeue.tasks t order by t.id")
-    with application(queue.database, tmp_path, identity_header="X-Forwarded-Email") as app:
+    queue.call("check_home")  # which notes once where the installation lives
+    with application(
+        queue.database, tmp_path, identity_header="X-Forwarded-Email", warehouse="w"
+    ) as app:
         client = app.test_client()
         client.environ_base["HTTP_X_FORWARDED_EMAIL"] = person
-        for path, fields in WRITES:
-            assert post(client, path, **fields).status_code == 403, (path, fields)
-        for path in ("/tasks", "/agents", "/tasks/1"):
-            assert "/actions" not in client.get(path).get_data(as_text=True), "nor is it offered"
+        before = everything(queue.database, tmp_path)
+        writing = {
+            rule.endpoint: rule.rule
+            for rule in app.url_map.iter_rules()
+            if not (rule.methods or set()) <= set(guard.SAFE_METHODS)
+        }
+        # Agents report there: the attempt's token is the permission, whoever the person is.
+        report = {"attempt": 1, "token": "made up", "outcome": "success", "result": {}}
+        assert client.post(writing.pop("callbacks.receive"), json=report).status_code == 401
+        for endpoint in writing:
+            for path, fields in WRITES_OF[endpoint]:
+                refused = send(client, path, token_of(client), fields)
+                assert refused.status_code == 403, (path, fields)
+                assert f"{person}" in as_json(refused)["error"]["message"], "not for the token"
+        for path in ("/tasks", "/agents", "/tasks/1", "/upload", "/costs"):
+            page = client.get(path).get_data(as_text=True)
+            assert 'method="post"' not in page, f"nor does {path} offer it"
+        assert "You cannot upload here" in client.get("/upload").get_data(as_text=True)
+        assert everything(queue.database, tmp_path) == before
         client.environ_base["HTTP_X_FORWARDED_EMAIL"] = "ann"
         assert "/actions" in client.get("/tasks").get_data(as_text=True)
-    assert queue.database.query("select t::text from lakequeue.tasks t order by t.id") == before
+        assert send(client, "/upload", token_of(client), {"documents": "a.pdf"}).status_code == 201
+        assert everything(queue.database, tmp_path) != before
 
 
 def test_writes_need_the_token_and_our_own_origin(queue: Queue, client: FlaskClient) -> None:
     for path, fields in WRITES:
-        assert client.post(path, data=fields).status_code == 403, path
+        assert send(client, path, "", fields).status_code == 403, path
         foreign = {"csrf_token": token_of(client), **fields}
         refused = client.post(path, data=foreign, headers={"Sec-Fetch-Site": "cross-site"})
         assert refused.status_code == 403, path
@@ -281,12 +323,30 @@ def test_a_task_offers_what_its_status_allows(queue: Queue, client: FlaskClient)
     assert 'id="act-cancel"' not in page
 
 
-def test_a_run_is_linked_where_the_workspace_is_known(queue: Queue, tmp_path: Path) -> None:
+def test_run_and_trace_are_linked_where_the_workspace_is_known(
+    queue: Queue, tmp_path: Path
+) -> None:
     queue.call("configure_agent", agent=AGENT, job_id=77)
     task = queue.enqueue()
     row = queue.claim()
     queue.call("record_runs", attempts=[row["attempt_id"]], run_ids=[4711])
-    with application(queue.database, tmp_path, workspace_url="https://example.test") as app:
-        page = app.test_client().get(f"/tasks/{task}").get_data(as_text=True)
-    assert 'href="https://example.test/jobs/77/runs/4711"' in page
-    assert 'rel="noopener"' in page
+    queue.call(
+        "record_callback", attempt=row["attempt_id"], token=row["callback_token"],
+        outcome="failure", trace_id="tr-1&x=<2>", input_tokens=10, output_tokens=1,
+    )  # fmt: skip
+
+    def page(**options: Any) -> str:
+        with application(queue.database, tmp_path, **options) as app:
+            return app.test_client().get(f"/tasks/{task}").get_data(as_text=True)
+
+    workspace = "https://example.test"
+    whole = page(workspace_url=workspace, experiment_id="5")
+    assert f'href="{workspace}/jobs/77/runs/4711"' in whole
+    traces = f"{workspace}/ml/experiments/5/traces"
+    assert f'href="{traces}?selectedEvaluationId=tr-1%26x%3D%3C2%3E"' in whole
+    assert 'rel="noopener"' in whole
+    assert "Model cost \N{EN DASH}" in re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", whole))
+    assert "/ml/experiments" not in page(workspace_url=workspace)
+    alone = page(experiment_id="5")
+    assert "example.test" not in alone
+    assert "tr-<wbr>1&amp;x=&lt;2&gt;" in alone

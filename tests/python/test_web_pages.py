@@ -6,6 +6,7 @@ import html
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from flask.testing import FlaskClient
 from psycopg.types.json import Json
 
+from lakequeue.web import reads
 from tests.python.web_server import AGENT, Queue, application, as_json, pdf, upload
 from tests.servers import Database
 
@@ -176,7 +178,7 @@ def test_results_of_any_shape_are_shown(queue: Queue, client: FlaskClient) -> No
 def test_a_model_without_a_price_is_not_free(queue: Queue, client: FlaskClient) -> None:
     queue.enqueue()
     queue.complete({"pages": []}, input_tokens=1200, output_tokens=300)
-    assert "Model cost \N{EN DASH}" in text(client.get("/"))
+    assert "Model cost –" in text(client.get("/"))  # noqa: RUF001
     assert as_json(client.get("/api/metrics"))["llm_cost"] is None
 
 
@@ -208,6 +210,26 @@ def test_unknown_is_a_dash_and_not_zero(client: FlaskClient) -> None:
     assert "Input tokens \N{EN DASH}" in page
     assert "Model cost \N{EN DASH}" in page
     assert "Median response \N{EN DASH}" in page
+
+
+def test_a_cost_that_nobody_told_is_a_dash_with_its_coverage(
+    queue: Queue, client: FlaskClient
+) -> None:
+    for _ in range(3):
+        queue.enqueue()
+    queue.complete({}, input_tokens=100, output_tokens=10)
+    page = words(now(client, "/"))
+    assert "Input tokens 100" in page
+    assert "Model cost \N{EN DASH} USD, by the traces; priced 0 of 1 finished task" in page
+    numbers = as_json(client.get("/api/metrics"))
+    assert numbers["llm_cost"] is None
+    assert {row["llm_cost"] for row in numbers["statuses"].values()} == {None}
+    queue.complete({}, llm_cost=0)
+    page = words(now(client, "/"))
+    assert "Model cost $0.00 USD, by the traces; priced 1 of 2 finished tasks" in page
+    queue.complete({}, llm_cost=0.5)
+    page = words(now(client, "/"))
+    assert "Model cost $0.50 USD, by the traces; priced 2 of 3 finished tasks" in page
 
 
 def test_filters_are_the_same_in_page_and_json_and_stay_in_links(
@@ -462,7 +484,8 @@ def test_a_429_is_an_outcome_of_its_own(queue: Queue, client: FlaskClient) -> No
     assert "Failures in a row 0 of 10 " in said
     page = words(now(client, f"/tasks/{task}"))
     assert re.search(
-        r"rate limited 429 slow down met 2 429s, told to wait until \S+ next try \S+", page
+        r"met 2 429s, told to wait until \S+ \S+ Ended: rate limited 429 slow down \S+ Next try",
+        page,
     )
     assert "1 given back for a rate limit" in page
     assert "which costs no try" in page
@@ -473,8 +496,8 @@ def test_a_429_is_an_outcome_of_its_own(queue: Queue, client: FlaskClient) -> No
     queue.database.query("update lakequeue.model_endpoints set cooldown_until = null")
     queue.complete({"fields": {}})
     page = words(now(client, f"/tasks/{task}"))
-    assert re.search(r"rate limited 429 slow down .*? tried again \d", page)
-    assert "next try" not in page
+    assert re.search(r"rate limited 429 slow down \S+ Tried again", page)
+    assert "next try" not in page.lower()
 
 
 def test_a_batch_page_shows_every_document_and_marks_what_is_unsure(
@@ -507,6 +530,25 @@ def test_another_host_name_is_refused(queue: Queue, tmp_path: Path) -> None:
         client = app.test_client()
         assert client.get("/", headers={"Host": "127.0.0.1:8080"}).status_code == 200
         assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_a_read_that_takes_too_long_ends_in_words(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads, "with_time_limit", partial(reads.with_time_limit, seconds=1))
+    with application(queue.database, tmp_path) as app:
+        client = app.test_client()
+        assert client.get("/tasks").status_code == 200
+        app.extensions["lakequeue"].reads.forget()
+        blocker = queue.database.connect(autocommit=False)
+        blocker.execute("lock table lakequeue.tasks in access exclusive mode")
+        page = client.get("/tasks")
+        assert page.status_code == 503
+        assert "This took the database too long. Ask for fewer days." in text(page)
+        answer = client.get("/api/tasks")
+        assert (answer.status_code, as_json(answer)["error"]["code"]) == (503, "too_slow")
+        blocker.rollback()
+        assert client.get("/tasks").status_code == 200
 
 
 def test_without_a_database_it_says_so_and_shows_nothing_internal(

@@ -101,6 +101,7 @@ def options_for(place: Place, settings: Settings, host: str, any_document: bool)
         identity_header=settings.identity_header,
         person=_user_name(),
         workspace_url=_workspace_url(),
+        experiment_id=settings.experiment_id,
         max_streams=settings.max_streams,
         warehouse=settings.warehouse,
     )

@@ -186,6 +186,7 @@ def _teach_templates(app: Flask) -> None:
         unknown=formats.UNKNOWN,
         low_confidence=views.LOW_CONFIDENCE,
         most_counted=views.MOST_COUNTED,
+        priced_of=views.PRICED_OF,
         no_text_note=views.NO_TEXT,
     )
 

@@ -97,6 +97,7 @@ def page() -> str:
         fetch=asked,
         now=views.clock()["now"],
         warehouse=_billing().warehouse,
+        may_operate=views.may_operate(),
         most_tasks=MOST_TASKS,
         address=_address,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -47,10 +47,8 @@ def as_csv(extraction: int) -> Iterator[bytes]:
     header = [*HEAD]
     for name in names:
         header += [name, f"{name} confidence"]
-    # Excel takes a file for UTF-8 only with this mark at its start.
-    yield "\ufeff".encode() + _line([*header, *TAIL])
-    for row in views.all_documents(extraction):
-        yield _line(_cells(row, names))
+    rows = views.all_documents(extraction)
+    yield from _table([*header, *TAIL], (_cells(row, names) for row in rows))
 
 
 def _cells(row: dict[str, Any], names: list[str]) -> list[Any]:
@@ -67,7 +65,6 @@ def _cells(row: dict[str, Any], names: list[str]) -> list[Any]:
     for name in names:
         field = row["fields"].get(name)
         cells += [None, None] if field is None else [_cell(field["value"]), field["confidence"]]
-    finished = row["finished_at"]
     return [
         *cells,
         "; ".join(["no text"] * row["no_text"] + row["notes"]),
@@ -76,7 +73,7 @@ def _cells(row: dict[str, Any], names: list[str]) -> list[Any]:
         row["output_tokens"],
         row["llm_cost"],
         row["attempts"],
-        views.jsonable(finished),
+        row["finished_at"],
     ]
 
 
@@ -89,15 +86,14 @@ def _cell(value: Any) -> Any:
 
 def rows_csv(rows: list[dict[str, Any]]) -> Iterator[bytes]:
     """Rows as they are, a column each; exact amounts."""
-    names = list(rows[0]) if rows else []
-    yield "\ufeff".encode() + _line(names)
-    for row in rows:
-        yield _line(
-            [
-                str(cell) if isinstance(cell, Decimal) else views.jsonable(cell)
-                for cell in row.values()
-            ]
-        )
+    yield from _table(list(rows[0]) if rows else [], (row.values() for row in rows))
+
+
+def _table(head: list[str], rows: Iterable[Iterable[Any]]) -> Iterator[bytes]:
+    # Excel takes a file for UTF-8 only with this mark at its start.
+    yield "\ufeff".encode() + _line(head)
+    for cells in rows:
+        yield _line([_plain(cell) for cell in cells])
 
 
 def _line(cells: list[Any]) -> bytes:
@@ -138,32 +134,37 @@ EVENT_COLUMNS = {
 
 def tasks_csv(wanted: dict[str, Any]) -> Iterator[bytes]:
     """The tasks under a filter, a line each, MOST_ROWS at most."""
-    return _rows_csv("list_tasks", wanted, TASK_COLUMNS, ("listed_at", "task_id"))
+    rows = _all_rows("list_tasks", wanted, ("listed_at", "task_id"))
+    yield from _table(list(TASK_COLUMNS), _chosen(rows, TASK_COLUMNS))
 
 
 def events_csv(wanted: dict[str, Any]) -> Iterator[bytes]:
     """The event log under a filter, a line each, MOST_ROWS at most."""
-    return _rows_csv("list_events", wanted, EVENT_COLUMNS, ("at", "event_id"))
+    rows = _all_rows("list_events", wanted, ("at", "event_id"))
+    yield from _table(list(EVENT_COLUMNS), _chosen(rows, EVENT_COLUMNS))
 
 
-def _rows_csv(
-    function: str, wanted: dict[str, Any], columns: dict[str, str], key: tuple[str, str]
-) -> Iterator[bytes]:
-    yield "\ufeff".encode() + _line(list(columns))
+def _chosen(rows: Iterable[dict[str, Any]], columns: dict[str, str]) -> Iterator[list[Any]]:
+    return ([row[name] for name in columns.values()] for row in rows)
+
+
+def _all_rows(
+    function: str, wanted: dict[str, Any], key: tuple[str, str]
+) -> Iterator[dict[str, Any]]:
     after: dict[str, Any] = {}
     for _ in range(MOST_ROWS // BATCH):
         rows = views.reads().call(function, **wanted, **after, page_size=BATCH)
-        for row in rows:
-            yield _line([_plain(row[name]) for name in columns.values()])
+        yield from rows
         if len(rows) < BATCH:
             return
         after = {"after_at": rows[-1][key[0]], "after_id": rows[-1][key[1]]}
 
 
 def _plain(value: Any) -> Any:
-    return (
-        json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else views.jsonable(value)
-    )
+    """A cell as text or a number; amounts stay exact."""
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, Decimal) else views.jsonable(value)
 
 
 def as_json(extraction: int) -> Iterator[bytes]:

@@ -34,6 +34,8 @@ class Options:
     max_upload_bytes: int = 2000 * MEGABYTE
     workspace_url: str | None = None
     """The Databricks workspace whose job runs are linked; None: runs are local."""
+    experiment_id: str | None = None
+    """The MLflow experiment of job runs, whose traces are linked."""
     max_streams: int = 200
     warehouse: str | None = None
     """The SQL warehouse that is asked for costs; None: they cannot be asked for."""

@@ -243,7 +243,6 @@ def task(key: int) -> str:
         "task.html",
         task=detail["task"],
         attempts=views.attempts(detail),
-        run_address=_run_address(detail["task"]["agent"]),
         actions=actions.ACTIONS,
         may_operate=views.may_operate(),
         timeline=detail["timeline"],
@@ -258,15 +257,6 @@ def task(key: int) -> str:
         pictures=min(pages, PICTURES_SHOWN),
         no_document=no_document,
     )
-
-
-def _run_address(agent: str) -> str | None:
-    """Where the workspace shows the runs of an agent's job; the run's number follows."""
-    workspace = views.web().options.workspace_url
-    if workspace is None:
-        return None
-    job = next((row["job_id"] for row in views.agents() if row["agent"] == agent), None)
-    return f"{workspace}/jobs/{job}/runs/" if job else None
 
 
 # --- documents ----------------------------------------------------------------------------------
@@ -327,6 +317,7 @@ def _upload_form(problem: str | None = None) -> str:
     return render_template(
         "upload.html",
         agents=views.upload_agents(),
+        refused=None if views.may_operate() else views.NOT_PERMITTED.format(guard.person()),
         problem=problem,
         form=request.form,
         default_priority=uploads.DEFAULT_PRIORITY,
@@ -339,6 +330,7 @@ def _upload_form(problem: str | None = None) -> str:
 def receive() -> ResponseReturnValue:
     """Receive files, check them, enqueue their tasks, and show the batch."""
     views.clock()
+    views.require_operator()  # before the form is read, which writes its files to the volume
     guard.check_token()
     wants_json = request.accept_mimetypes.best == "application/json"
     try:

@@ -7,9 +7,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flask import current_app, g
+from werkzeug.exceptions import Forbidden
 
 from lakequeue import database, limits
 from lakequeue.agents import DOCUMENT_PARSER
@@ -21,6 +23,9 @@ LOW_CONFIDENCE = 0.8
 NO_TEXT = "no text layer"
 EXPORT_BATCH = 500
 TRIED_AGAIN = ("failed", "expired", "rate_limited")
+PRICED_OF = 1000
+"""Of how many finished tasks, the newest, the overview tells how many have a model cost."""
+NOT_PERMITTED = "{} may look at everything here, but not upload or change anything."
 MOST_COUNTED = 1000
 """agent_status counts what happened in the last hour up to this."""
 NO_USAGE = {
@@ -77,24 +82,43 @@ def known_zone() -> ZoneInfo:
 
 
 def metrics(chosen: Filter) -> dict[str, Any]:
-    """Tasks by status, their usage in all, response time and confidence."""
-    rows = filters.in_order(reads().shared("queue_metrics", **chosen.parameters()))
+    """Tasks by status, their usage in all, response time and confidence.
+
+    A cost that nobody has told is None, not 0; priced and looked_at say how many of the newest
+    finished tasks have theirs.
+    """
+    costs = {
+        row["status"]: row
+        for row in reads().shared(
+            "cost_report", **chosen.parameters(), by=["status"], most_tasks=PRICED_OF
+        )
+        if row["kind"] == "llm"
+    }
+    rows = [
+        row if row["llm_cost"] or _priced(costs, row["status"]) else {**row, "llm_cost": None}
+        for row in filters.in_order(reads().shared("queue_metrics", **chosen.parameters()))
+    ]
+    known_costs = [row["llm_cost"] for row in rows if row["llm_cost"] is not None]
     (confidence,) = reads().shared("confidence_summary", **chosen.parameters(), low=LOW_CONFIDENCE)
     tokens = sum(row["input_tokens"] + row["output_tokens"] for row in rows)
-    cost = sum((row["llm_cost"] for row in rows), Decimal(0))
     return {
         "statuses": {row["status"]: row for row in rows},
         "tasks": sum(row["tasks"] for row in rows),
         "input_tokens": sum(row["input_tokens"] for row in rows) if tokens else None,
         "output_tokens": sum(row["output_tokens"] for row in rows) if tokens else None,
         "cached_tokens": sum(row["cached_tokens"] for row in rows) if tokens else None,
-        # Nothing was used, nobody said so, or nobody priced it: unknown is not zero.
-        "llm_cost": cost or None,
+        "llm_cost": sum(known_costs, Decimal(0)) if known_costs else None,
+        "priced": sum(row["priced"] for row in costs.values()),
+        "looked_at": sum(row["looked_at"] for row in costs.values()),
         "median_response": next(
             (row["median_response"] for row in rows if row["median_response"] is not None), None
         ),
         "confidence": confidence,
     }
+
+
+def _priced(costs: dict[str, dict[str, Any]], status: str) -> bool:
+    return status in costs and costs[status]["priced"] > 0
 
 
 def history(chosen: Filter) -> dict[str, Any]:
@@ -118,6 +142,13 @@ def may_operate() -> bool:
     """Whether the person who asks may act; the functions that act ask again themselves."""
     (row,) = reads().shared("may_operate", actor=guard.person())
     return bool(row["may_operate"])
+
+
+def require_operator() -> None:
+    """Refuse a person who may not act before anything that they send is read or kept."""
+    (row,) = reads().call("may_operate", actor=guard.person())
+    if not row["may_operate"]:
+        raise Forbidden(NOT_PERMITTED.format(guard.person()))
 
 
 def agents(names: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -270,7 +301,12 @@ def task(key: int) -> dict[str, Any]:
 
 
 def attempts(detail: dict[str, Any]) -> list[dict[str, Any]]:
-    """The attempts of a task, newest first, each with the 429s it met and when the next try is."""
+    """The attempts of a task, newest first, each with the 429s it met and when the next try is.
+
+    What ran as a job in the workspace is linked: its run, and its trace where the experiment is
+    known; what ran on this machine has a store of its own.
+    """
+    options = web().options
     met: dict[int, list[dict[str, Any]]] = {}
     for event in detail["timeline"]:
         if event["kind"] == "rate_limited":
@@ -279,10 +315,19 @@ def attempts(detail: dict[str, Any]) -> list[dict[str, Any]]:
     next_try = detail["task"]["retry_at"]
     for attempt in reversed(detail["attempts"]):
         reports = met.get(attempt["number"], [])
+        ended = attempt["ended_at"]
+        job = f"{options.workspace_url}/jobs/{attempt['job_id']}/runs/{attempt['run_id']}"
+        in_workspace = bool(options.workspace_url and attempt["job_id"] and attempt["run_id"])
+        trace = f"{options.workspace_url}/ml/experiments/{options.experiment_id}/traces?"
         told = (reports[-1]["detail"] or {}) if reports else {}
         found.append(
             {
                 **attempt,
+                "took": ended and _at(ended) - _at(attempt["started_at"]),
+                "run_address": job if in_workspace else None,
+                "trace_address": trace + urlencode({"selectedEvaluationId": attempt["trace_id"]})
+                if in_workspace and options.experiment_id and attempt["trace_id"]
+                else None,
                 "rate_limits": len(reports),
                 "cooldown_until": told.get("cooldown_until"),
                 "next_try": next_try if attempt["status"] in TRIED_AGAIN else None,
@@ -290,6 +335,10 @@ def attempts(detail: dict[str, Any]) -> list[dict[str, Any]]:
         )
         next_try = attempt["started_at"]
     return found
+
+
+def _at(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text)
 
 
 def jsonable(value: Any) -> Any:

@@ -3,6 +3,8 @@
 
 document.documentElement.classList.add("scripted");
 
+const SHOWN = 200; // files in the list
+
 const form = document.getElementById("upload");
 if (form) start();
 
@@ -28,28 +30,50 @@ function start() {
 
   const total = () => [...input.files].reduce((sum, file) => sum + file.size, 0);
 
+  const problems = new Map(); // of files, in words
+
+  /** What can be seen of a file before it is sent; the server looks again, and closer. */
+  async function inspect(file) {
+    if (file.size > most) return "too large";
+    if (file.size === 0) return "empty";
+    const head = await file.slice(0, 1024).text().catch(() => null);
+    if (head === null) return "cannot be read";
+    return head.includes("%PDF-") ? "" : "no PDF";
+  }
+
+  let rows = []; // of the files that are shown: note and bar
+
   function list() {
     chosen.replaceChildren();
     chosen.hidden = input.files.length === 0;
-    const line = (name, note, bad, kind) => {
+    const line = (name, note, kind) => {
       const row = document.createElement("div");
       const left = document.createElement("span");
       const right = document.createElement("span");
       left.textContent = name;
       right.textContent = note;
-      right.className = bad ? "bad" : "muted";
-      if (kind) row.className = kind;
+      right.className = kind === "bad" ? "bad" : "muted";
+      if (kind) row.classList.add(kind);
       row.append(left, right);
       chosen.append(row);
+      return { row, note: right };
     };
-    for (const file of [...input.files].slice(0, 200)) {
-      const tooLarge = file.size > most;
-      line(file.name, size(file.size) + (tooLarge ? ", too large: will be refused" : ""), tooLarge);
+    const files = [...input.files];
+    if (files.length > 1) line(`${files.length} files`, size(total()), "total");
+    const bad = files.filter((file) => problems.get(file));
+    if (bad.length) {
+      const { row } = line(`${bad.length} of ${files.length} would be refused`, "", "refusals");
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = "Leave out";
+      button.addEventListener("click", () => choose(files.filter((file) => !problems.get(file))));
+      row.append(button);
     }
-    if (input.files.length > 200) line(`and ${input.files.length - 200} more`, "");
-    if (input.files.length > 1) {
-      line(`${input.files.length} files`, size(total()), total() > mostTotal, "total");
-    }
+    rows = files.slice(0, SHOWN).map((file) => {
+      const found = problems.get(file);
+      return line(file.name, size(file.size) + (found ? `, ${found}` : ""), found && "bad");
+    });
+    if (files.length > SHOWN) line(`and ${files.length - SHOWN} more`, "");
     complain(
       total() > mostTotal
         ? `These files have ${size(total())} together; ${size(mostTotal)} is the limit. Send them in parts.`
@@ -57,7 +81,42 @@ function start() {
     );
   }
 
-  input.addEventListener("change", list);
+  async function look() {
+    list();
+    await Promise.all(
+      [...input.files].map(async (file) => problems.set(file, await inspect(file))),
+    );
+    if (!send.disabled) list(); // not while it is being sent
+  }
+
+  function choose(files) {
+    const kept = new DataTransfer();
+    for (const file of files) kept.items.add(file);
+    input.files = kept.files;
+    look();
+  }
+
+  /** A bar for each file; they are sent one after the other. */
+  function showSent(share) {
+    let before = 0;
+    const sent = share * total();
+    rows.forEach(({ row, note }, index) => {
+      const bytes = input.files[index].size;
+      const part = share === 1 ? 1 : Math.min(1, Math.max(0, (sent - before) / (bytes || 1)));
+      before += bytes;
+      let own = row.querySelector("progress");
+      if (!own) {
+        own = document.createElement("progress");
+        own.setAttribute("aria-label", "Sent");
+        row.append(own);
+      }
+      own.value = part;
+      if (share === 1) own.removeAttribute("value"); // it is looked at, nobody knows how long
+      note.textContent = share === 1 ? "checking" : part === 1 ? "sent" : size(bytes);
+    });
+  }
+
+  input.addEventListener("change", look);
 
   for (const name of ["dragenter", "dragover"]) {
     drop.addEventListener(name, (event) => {
@@ -70,12 +129,7 @@ function start() {
   }
   drop.addEventListener("drop", (event) => {
     event.preventDefault();
-    const files = new DataTransfer();
-    for (const file of event.dataTransfer.files) files.items.add(file);
-    if (files.files.length) {
-      input.files = files.files;
-      list();
-    }
+    if (event.dataTransfer.files.length) choose(event.dataTransfer.files);
   });
 
   form.addEventListener("submit", (event) => {
@@ -93,6 +147,7 @@ function start() {
     request.upload.addEventListener("progress", (sent) => {
       if (!sent.lengthComputable) return;
       bar.value = (100 * sent.loaded) / sent.total;
+      showSent(sent.loaded / sent.total);
       text.textContent =
         sent.loaded < sent.total
           ? `${size(sent.loaded)} of ${size(sent.total)} sent`
@@ -101,6 +156,7 @@ function start() {
     const failed = (words) => {
       send.disabled = false;
       sending.hidden = true;
+      list();
       complain(words);
     };
     request.addEventListener("load", () => {
@@ -117,5 +173,5 @@ function start() {
     request.send(new FormData(form));
   });
 
-  if (input.files.length) list(); // the browser has kept them
+  if (input.files.length) look(); // the browser has kept them
 }
