@@ -150,6 +150,7 @@ def test_a_worker_on_a_copy_that_looks_like_the_original_is_sent_away(scene: Sce
 @embedded
 def test_the_webhook_refuses_a_copy(scene: Scene, clone: Database, tmp_path: Path) -> None:
     report = report_of(scene, 0)
+    call(clone, "test_operator", "set_person", identity="ann", role="operator")
     with application(clone, tmp_path) as app:
         client = app.test_client()
         assert client.get("/").status_code == 200, "it may be looked at"
