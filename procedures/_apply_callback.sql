@@ -29,6 +29,9 @@ begin
   end if;
 
   select t.* into v_before from tasks t where t.id = task for no key update;
+  if not found then
+    perform _check_token(attempt, null);  -- purged while this waited: unknown
+  end if;
   select a.* into v_attempt from task_attempts a where a.id = attempt;
   v_now := _now();
   v_used := _task_usage(task);

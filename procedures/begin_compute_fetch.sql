@@ -7,7 +7,8 @@
 -- Returns the fetch; the run ids to ask for and the agents' model endpoints; usage_from and usage_to, the days of usage
 --   (UTC) that all of them lie in, endpoints' at most 92 days back; more: further runs wait for the next time. When
 --   joined, the same of the fetch that runs, without its runs.
--- Errors: LQ403 the person may not; LQ409 no agent under the filter is a Databricks job; LQ400, LQ404 as runs_to_price.
+-- Errors: LQ403 the person may not; LQ409 no agent under the filter is a Databricks job, nor has it such runs; LQ400,
+--   LQ404 as runs_to_price.
 -- Locks: one at a time (advisory, key -5), then the rows of runs in id order.
 create or replace function lakequeue.begin_compute_fetch(
   actor text default null, from_day date default null, to_day date default null, statuses text[] default null,
@@ -47,13 +48,13 @@ begin
     from agents g join model_endpoints e on e.id = g.model_endpoint_id
     where g.id = any(_agent_ids(begin_compute_fetch.agents)) and g.job_id is not null
     order by e.name);
-  if v_endpoints = '{}' then
-    raise exception using errcode = 'LQ409', message = 'no agent chosen here is a Databricks job, so nothing of theirs is billed',
-      hint = 'An agent is made one with lakequeue.configure_agent(agent, job_id => …).';
-  end if;
   select coalesce(jsonb_agg(jsonb_build_array(r.attempt_id, r.task_id, r.run_id)), '[]'), min(r.started_at)
   into v_runs, v_first
   from runs_to_price(from_day, to_day, statuses, agents, customers, batch_size) r;
+  if v_endpoints = '{}' and v_runs = '[]' then  -- an agent may have had a job whose runs are not settled yet
+    raise exception using errcode = 'LQ409', message = 'no agent chosen here is a Databricks job, so nothing of theirs is billed',
+      hint = 'An agent is made one with lakequeue.configure_agent(agent, job_id => …).';
+  end if;
 
   insert into compute_fetches as f (asked_by, usage_from, usage_to, endpoints, runs, more, started_at, seen_at)
   values (

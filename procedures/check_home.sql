@@ -1,5 +1,5 @@
 -- Refuses to work on a copy. The first caller notes where the installation lives; whoever comes later must find it there.
--- A worker asks at every connect, the web process on each connection before it submits or takes a callback.
+-- A worker asks at every connect, the web process on each connection before it submits, takes a callback or asks billing.
 --
 -- lakebase_endpoint: the caller's LAKEBASE_ENDPOINT, null where there is none: all callers of an installation alike.
 -- Returns where it lives, in words. Errors: LQ421 this is a copy; LQ400 not the name of an endpoint.

@@ -1,7 +1,7 @@
 -- Deletes tasks that were finished long ago, oldest first, with all that belongs to them: attempts, results, events, model
 -- calls, compute costs, their lines on batch pages, and batches of that age of which no line is left. Totals stay: rollups
 -- keep what the tasks were and cost, and purged_tasks what of it can be counted no more. A task one of whose runs may be
--- alive is kept whatever its age.
+-- alive is kept whatever its age, and one that a later batch has met again as long as that batch.
 --
 -- older_than: how long ago they were finished at least; a day or more, since traces and bills come later than results.
 -- batch_size: most tasks in one call, 1 to 1000; call again until it answers 0. completed: those, too; without their
@@ -9,7 +9,8 @@
 -- reason: why. actor: who, as the web process names them.
 -- Returns how many of each were deleted.
 -- Errors: LQ400 an argument out of range; LQ403 not permitted.
--- Locks: the tasks' rows in id order, skipping locked ones; then what is deleted with them.
+-- Locks: the tasks' rows in id order, skipping locked ones; runs that billing was asked for, in the order of their
+--   attempts; then what is deleted with them.
 create or replace function lakequeue.purge_tasks(
   older_than interval, batch_size integer default 500, completed boolean default false,
   reason text default null, actor text default null)
@@ -47,6 +48,9 @@ begin
           from tasks f
           where f.agent_id = g.id and f.status = s.status and f.finished_at is not null and f.finished_at < v_before
             and not exists (select from task_attempts a where a.task_id = f.id and a.run_ended_at is null)
+            -- LIMIT keeps it a probe, whatever the statistics say
+            and (select true from extraction_documents d join extractions e on e.id = d.extraction_id
+                 where d.task_id = f.id and e.created_at >= v_before limit 1) is null
           order by f.finished_at, f.id
           limit batch_size) o
         where s.status <> 'completed' or purge_tasks.completed
@@ -72,6 +76,8 @@ begin
       output_tokens = p.output_tokens + excluded.output_tokens, cached_tokens = p.cached_tokens + excluded.cached_tokens,
       llm_cost = p.llm_cost + excluded.llm_cost;
 
+  -- Runs before their costs, as record_compute_cost has it: what it writes meanwhile is seen once its runs are locked.
+  perform from compute_runs r where r.attempt_id = any(v_attempt_ids) order by r.attempt_id for update;
   delete from compute_costs c where c.attempt_id = any(v_attempt_ids);
   delete from compute_runs r where r.attempt_id = any(v_attempt_ids);
   delete from results r where r.attempt_id = any(v_attempt_ids);

@@ -6,7 +6,8 @@
 --
 -- fetch_id: its id. workspace: whose usage it is. rows: a JSON array of objects: kind (run or endpoint), name (run id or
 --   endpoint's name), sku, unit, day, currency and cost (null where no price is known), quantity; numbers best as text.
--- A run is settled, and not asked for again, when billing answers a week after its end: corrections come within days.
+-- A run is settled, and not asked for again, when billing answers a week after its end: corrections come within days. An
+-- answer that knows no run at all settles none: it may be of another workspace, or of a login that sees no rows.
 -- Returns runs asked for, how many of them are billed, rows ignored. The same again for a fetch that is done.
 -- Errors: LQ404 no such fetch; LQ409 it was cancelled or has failed; LQ422 rows that are no such array.
 -- Locks: the fetch's row, then the rows of runs in id order.
@@ -25,6 +26,7 @@ declare
   v_attempt_ids bigint[];
   v_rows integer;
   v_taken integer;
+  v_knows boolean;
   v_billed integer;
 begin
   if v_fetch.state = 'done' then
@@ -63,7 +65,7 @@ begin
       from kept k
       group by k.attempt_id, k.task_id, k.sku, k.unit, k.day, k.currency
     )
-    select count(*) into v_taken from kept k;
+    select count(*), count(*) > 0 into v_taken, v_knows from kept k;
 
     delete from endpoint_costs e
     where e.endpoint = any(v_fetch.endpoints) and e.day between v_fetch.usage_from and v_fetch.usage_to;
@@ -89,7 +91,7 @@ begin
   update compute_runs r
   set asked_at = v_now,
       billed = (select count(*) from (select from compute_costs c where c.attempt_id = r.attempt_id limit 1) one) > 0,
-      settled = coalesce(
+      settled = v_knows and coalesce(
         (select coalesce(a.run_ended_at, a.ended_at) from task_attempts a where a.id = r.attempt_id) <= v_now - interval '7 days',
         false)
   where r.attempt_id = any(v_attempt_ids);

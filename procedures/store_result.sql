@@ -25,6 +25,9 @@ declare
   v_answer text;
 begin
   select t.* into v_before from tasks t where t.id = v_task_id for no key update;
+  if not found then
+    perform _check_token(attempt, token);  -- purged while this waited: unknown
+  end if;
   select a.* into v_attempt from task_attempts a where a.id = attempt;
   v_used := _task_usage(v_task_id);
   v_answer := _store_result(v_before, v_attempt, result, confidence);

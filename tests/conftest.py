@@ -87,6 +87,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Nothing that the developer's shell says may lead a test to another database.
     for name in list(os.environ):
         misleading = name.startswith(("PG", "LAKEQUEUE_", "DATABASE_URL", "DATABRICKS_", "MLFLOW_"))
+        # Nor where lines end: readline has told the processes of pytest-xdist a width.
+        misleading = misleading or name in ("COLUMNS", "LINES")
         if misleading and not name.startswith("LAKEQUEUE_TEST_"):
             del os.environ[name]
     # A run that is told to end stops its servers first (`timeout`, a cancelled CI job).

@@ -30,10 +30,13 @@ comment on column lakequeue.hourly_rollups.hour is 'Beginning of the hour of fin
 comment on column lakequeue.hourly_rollups.tasks is 'Number of tasks.';
 
 insert into lakequeue.hourly_rollups (agent_id, customer, status, hour, tasks)
-select t.agent_id, t.customer, t.status, date_trunc('hour', t.finished_at, i.time_zone), count(*)
-from lakequeue.tasks t
+select f.agent_id, f.customer, f.status, date_trunc('hour', f.at, i.time_zone), sum(f.tasks)
+from (
+  select t.agent_id, t.customer, t.status, t.finished_at as at, 1 as tasks from lakequeue.tasks t
+  union all
+  select p.agent_id, p.customer, p.status, p.hour, p.tasks from lakequeue.purged_tasks p) f
 cross join lakequeue.installation i
-where t.finished_at is not null
+where f.at is not null
 group by 1, 2, 3, 4;
 
 create table lakequeue.queue_samples (

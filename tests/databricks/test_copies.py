@@ -26,7 +26,7 @@ from tests.conftest import BED, Clock
 from tests.databricks.test_worker import CALLBACK, Scene
 from tests.databricks.workspace import Workspace
 from tests.python.test_worker import running, until
-from tests.python.web_server import application, pdf, upload
+from tests.python.web_server import application, pdf, token_of, upload
 from tests.servers import Database, Server, temporary
 
 embedded = pytest.mark.parametrize("server", ["embedded"], indirect=True)
@@ -151,7 +151,7 @@ def test_a_worker_on_a_copy_that_looks_like_the_original_is_sent_away(scene: Sce
 def test_the_webhook_refuses_a_copy(scene: Scene, clone: Database, tmp_path: Path) -> None:
     report = report_of(scene, 0)
     call(clone, "test_operator", "set_person", identity="ann", role="operator")
-    with application(clone, tmp_path) as app:
+    with application(clone, tmp_path, warehouse="w-1", identity_header="X-Who") as app:
         client = app.test_client()
         assert client.get("/").status_code == 200, "it may be looked at"
         for body in (report, [report]):
@@ -161,6 +161,10 @@ def test_the_webhook_refuses_a_copy(scene: Scene, clone: Database, tmp_path: Pat
         assert page.status_code == 409
         assert "This database is a copy" in page.get_data(as_text=True)
         assert clone.value("select count(*) from lakequeue.extractions") == 0
+        pressed = {"data": {"csrf_token": token_of(client)}, "headers": {"X-Who": "ann"}}
+        asked = client.post("/costs/compute", **pressed)
+        assert asked.status_code == 409
+        assert clone.value("select count(*) from lakequeue.compute_fetches") == 0
         assert clone.query("select status::text from lakequeue.tasks where locked_by is not null")
 
         call(clone, "test_operator", "quiesce", reason="look at the queue")

@@ -1,7 +1,7 @@
 -- Asking billing: what to ask for, one at a time, by operators.
 begin;
 \ir scenarios.sql
-select plan(20);
+select plan(22);
 
 select refused($$select begin_compute_fetch('ops')$$, 'LQ409', 'without a job there is nothing to ask for');
 select job_run(1);
@@ -24,6 +24,15 @@ select record_compute_cost((select max(id) from compute_fetches), 'w', '[]');
 select is((select b.endpoints from begin_compute_fetch('ops') b), (select array_agg(g.name order by g.name) from agents g where g.job_id is not null),
   'endpoints are those of jobs');
 select record_compute_cost((select max(id) from compute_fetches), 'w', '[]');
+
+select configure_agent(g.name, job_id => 0) from agents g where g.job_id is not null;
+select results_eq($$select b.run_ids, b.endpoints from begin_compute_fetch('ops') b$$, $$values ('{2,1}'::bigint[], '{}'::text[])$$,
+  'runs of a job that was taken away are asked for as before');
+select record_compute_cost((select max(id) from compute_fetches), 'w', '[]');
+select advance('8 days');
+select bill(usage('1', 1));
+select refused($$select begin_compute_fetch('ops')$$, 'LQ409', 'until they are settled: then there is nothing to ask for again');
+select configure_agent(g.name, job_id => 7) from agents g;
 
 select refused($$select begin_compute_fetch('ops', batch_size => 10001)$$, 'LQ400', 'too many are refused');
 select refused($$select begin_compute_fetch('ops', statuses => '{gone}')$$, 'LQ400', 'an unknown status is refused');

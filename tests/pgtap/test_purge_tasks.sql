@@ -1,7 +1,7 @@
 -- purge_tasks: what was finished long ago goes with all that belongs to it, oldest first; totals stay, and stay provable.
 begin;
 \ir scenarios.sql
-select plan(37);
+select plan(38);
 
 -- Two batches: of one nothing will be left, of the other a refused file and a document that is still there.
 select new_agent() as agent \gset
@@ -79,6 +79,10 @@ select results_eq(
 
 select is((select max(e.task_id) from enqueue_tasks(:'agent', '[{"document_path": "/keyed.pdf", "dedup_key": "k"}]', extraction => :mixed) e),
           :keyed_task::bigint, 'a completed document is known still, by its key');
+select create_extraction('met again', 'acme', 'ann') as again \gset
+select count(*) from enqueue_tasks(:'agent', '[{"document_path": "/keyed.pdf", "dedup_key": "k"}]', extraction => :again) \gset met_
+select is(p.tasks, 0, 'one that a new batch shows stays with it') from purge_tasks('30 days', completed => true) p;
+update extractions set created_at = _now() - interval '31 days' where id = :again;
 select is(p.tasks, 1, 'unless completed ones are to go as well') from purge_tasks('30 days', completed => true) p;
 select is_empty(format('select from tasks where id = %s', :keyed_task), 'then it goes');
 select results_eq(format('select name from extraction_documents where extraction_id = %s', :mixed), array['x.txt'], 'a refused file stays on its page');

@@ -1,7 +1,7 @@
 -- Job runs whose cost may still change: of finished tasks, not settled; never asked for first.
 begin;
 \ir scenarios.sql
-select plan(12);
+select plan(13);
 
 create function pg_temp.runs(batch_size integer default 100) returns bigint[] language sql as
 $$ select array_agg(r.run_id order by r.place) from runs_to_price(batch_size => runs.batch_size) with ordinality r(attempt_id, task_id, run_id, started_at, asked_at, place) $$;
@@ -18,6 +18,8 @@ select is(pg_temp.runs(), '{5,2,1}', 'those never asked for come first');
 select is(pg_temp.runs(2), '{5,2}', 'so many at most');
 select advance('7 days');
 select bill();
+select is(pg_temp.runs(), '{5,2,1}', 'an answer that knows nobody settles nobody: who asked may see no rows');
+select bill(usage('1', 1));
 select is(pg_temp.runs(), null, 'settled ones are not asked for again');
 select job_run(6);
 update installation set inherited_attempts = (select max(a.id) from task_attempts a);

@@ -80,6 +80,20 @@ def test_runs_under_way_are_known_as_job_runs_after_the_migration(database: Data
     ) == [("here", None), ("job", 7)]
 
 
+@on_one_server
+def test_what_was_purged_before_the_migration_is_in_the_hours(database: Database) -> None:
+    """0008: the hours of a day add up to it, also after the way back and forth."""
+    database.query(
+        """insert into lakequeue.purged_tasks
+           values (1, 'acme', 'failed', timestamptz '2026-01-01 12:00+00', null, 3, 0, 0, 0, 0)"""
+    )
+    migrate.revert_to(database.conninfo(), "lakequeue-0007-copies")
+    migrate.migrate(database.conninfo())
+    assert database.query("select status::text, tasks from lakequeue.hourly_rollups") == [
+        ("failed", 3)
+    ]
+
+
 def test_everything_belongs_to_the_owner_role(pristine: Database) -> None:
     strangers = pristine.query(
         """select 'relation', relname, relowner::regrole from pg_class

@@ -61,6 +61,9 @@ def any_rows(_rows: list[tuple[Any, ...]]) -> bool:
 
 WORKER, AGENT, APP = "test_worker", "test_agent", "test_app"
 OPERATOR, READER, WEB = "test_operator", "test_reader", "test_web"
+A_FETCH = "(select fetch_id from begin_compute_fetch(batch_size => 100))"
+# When somebody presses: of the newest 20,000 finished tasks, those never asked for.
+FETCH_ROWS, FETCH_BLOCKS = 200_000, 150_000
 
 CALLS = [
     # the worker's
@@ -176,15 +179,36 @@ CALLS = [
         OPERATOR,
         "purge_tasks('1 day', 100)",
         lambda rows: rows[0][0] == 100,
-        rows=10_000,
-        blocks=10_000,
+        rows=20_000,
+        blocks=20_000,
     ),
     Call(
         OPERATOR,
         "purge_tasks('1 day', 100, completed => true)",
         lambda rows: rows[0][0] == 100,
-        rows=10_000,
-        blocks=10_000,
+        rows=20_000,
+        blocks=20_000,
+    ),
+    Call(
+        OPERATOR,
+        "begin_compute_fetch(batch_size => 100)",
+        lambda rows: len(rows[0][2]) == 100,
+        rows=FETCH_ROWS,
+        blocks=FETCH_BLOCKS,
+    ),
+    Call(
+        OPERATOR,
+        f"update_compute_fetch({A_FETCH}, phase => 'running')",
+        gives("running"),
+        rows=FETCH_ROWS,
+        blocks=FETCH_BLOCKS,
+    ),
+    Call(OPERATOR, f"cancel_compute_fetch({A_FETCH})", rows=FETCH_ROWS, blocks=FETCH_BLOCKS),
+    Call(
+        OPERATOR,
+        f"record_compute_cost({A_FETCH}, 'a workspace', '[]')",
+        rows=FETCH_ROWS,
+        blocks=FETCH_BLOCKS,
     ),
     Call(OPERATOR, "retry_task(%(failed)s)", any_rows),
     Call(OPERATOR, "retry_tasks(array[%(failed)s, %(cancelled)s]::bigint[])"),
@@ -206,6 +230,26 @@ CALLS = [
     Call(READER, "list_extraction_documents(%(extraction)s)", lambda rows: len(rows) == DOCUMENTS),
     Call(READER, "list_extraction_documents(%(crowd)s, 20)", lambda rows: len(rows) == 20),
     Call(READER, "latest_change()"),
+    Call(READER, "list_events()", lambda rows: len(rows) == 50),
+    Call(READER, "list_events(agents => '{plain}', kinds => '{rate_limited}')"),
+    Call(READER, "list_workers()"),
+    Call(READER, "may_operate()"),
+    Call(READER, "needs_attention()", rows=6000, blocks=3000),
+    Call(READER, "queue_history()"),
+    Call(READER, "response_history()", any_rows),
+    Call(READER, "response_summary(sample => 100)"),
+    Call(READER, "agent_pace()"),
+    Call(READER, "cost_report(most_tasks => 100)", rows=3000, blocks=3000),
+    Call(READER, "cost_report(current_date - 7, agents => '{plain}', by => '{}', most_tasks => 9)"),
+    Call(READER, "endpoint_cost_report()", any_rows),
+    Call(
+        READER,
+        "runs_to_price(batch_size => 100)",
+        lambda rows: len(rows) == 100,
+        rows=FETCH_ROWS,
+        blocks=FETCH_BLOCKS,
+    ),
+    Call(READER, "compute_fetch_status()", any_rows),
     Call(READER, "reporting_time()"),
     Call(READER, "agent_status()", rows=6000, blocks=3000),
     Call(READER, "explain_throttle('limited')", rows=6000, blocks=3000),
@@ -257,7 +301,7 @@ select kind.id, agent.id, %(extraction)s, '/documents/' || kind.id || '.pdf', 'k
 
 insert into task_attempts (id, task_id, number, agent_id, endpoint_id, estimated_tokens, worker,
                            run_id, status, started_at, ended_at, reported_at, run_ended_at,
-                           input_tokens, output_tokens, usage_source)
+                           input_tokens, output_tokens, usage_source, job_id)
 overriding system value
 select task.id, task.id, 1, task.agent_id, agent.model_endpoint_id, 100,
        coalesce(task.locked_by, 'alive'),
@@ -265,7 +309,7 @@ select task.id, task.id, 1, task.agent_id, agent.model_endpoint_id, 100,
        case task.status when 'completed' then 'succeeded' when 'processing' then 'running'
             else 'failed' end::attempt_status,
        coalesce(task.finished_at, now()) - interval '1 min', task.finished_at, task.finished_at,
-       task.finished_at, 80, 20, 'callback'
+       task.finished_at, 80, 20, 'callback', agent.job_id
   from tasks as task
   join agents as agent on agent.id = task.agent_id
  where task.attempt_count = 1 and task.id between %(first)s and %(last)s;
@@ -321,6 +365,9 @@ def fill(database: Database, first: int, last: int) -> Facts:
     crowd = value("select create_extraction('crowd')")
     with psycopg.ClientCursor(owner) as cursor:  # several statements in one
         cursor.execute(FILL, {"first": first, "last": last, "extraction": crowd})
+    owner.execute(
+        "update extractions set created_at = now() - interval '60 days' where id = %s", [crowd]
+    )
     # What is acted on is among the newest, but not what runs into another rule.
     facts: Facts = {
         "crowd": crowd,
@@ -383,7 +430,7 @@ class Filled:
     def __init__(self, database: Database) -> None:
         self.database = database
         for statement in (
-            "configure_agent('plain')",
+            "configure_agent('plain', job_id => 7)",
             "configure_agent('other')",
             "configure_agent('paused')",
             "pause_agent('paused', 'a reason')",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from psycopg.types.json import Json
 
 from tests.conftest import Clock
 from tests.race.harness import (
@@ -24,6 +25,7 @@ from tests.race.scene import (
     dequeue,
     enqueue,
     report,
+    store,
     watching,
 )
 from tests.servers import Database
@@ -131,4 +133,61 @@ def test_a_task_is_not_claimed_twice_when_its_priority_changes(database: Databas
         assert changed["outcome"] == "changed"
         assert dequeue(database.connect("test_worker")) == []
     assert claim(database)["priority"] == 9
+    assert_sound(database)
+
+
+def test_a_bill_that_comes_while_its_task_is_purged_goes_with_it(
+    database: Database, clock: Clock
+) -> None:
+    """Runs are locked before their costs, by both: neither a row is left nor a circle closed."""
+    clock.set("2026-01-01 12:00+00")
+    configure(database, max_attempts=1, job_id=7)
+    enqueue(database, 1)
+    claimed = claim(database)
+    attempt = claimed["attempt_id"]
+    call(database.connect("test_worker"), "record_runs", attempts=[attempt], run_ids=[1])
+    assert report(database.connect("test_agent"), claimed, "failure") == "accepted"
+    clock.advance(days=2)
+    operator = database.connect("test_operator")
+    (begun,) = call(operator, "begin_compute_fetch")
+    used = {"sku": "JOBS", "unit": "DBU", "day": "2026-01-01", "currency": "USD"}
+    bill = [{"kind": "run", "name": "1", "quantity": "1", "cost": "2", **used}]
+    with holding(database, "test_operator") as biller:
+        said = {"fetch_id": begun["fetch_id"], "workspace": "w", "rows": Json(bill)}
+        (recorded,) = call(biller, "record_compute_cost", **said)
+        assert recorded["billed"] == 1
+        with in_background(lambda: call(operator, "purge_tasks", older_than="1 day")) as outcome:
+            wait_until_blocked(database, operator)
+            biller.commit()
+    assert outcome.result()[0]["tasks"] == 1
+    for table in ("compute_runs", "compute_costs"):
+        assert database.value(f"select count(*) from lakequeue.{table}") == 0, table
+
+
+@pytest.mark.parametrize("how", ["store_result", "record_callback", "failure"])
+def test_who_reports_while_its_task_is_purged_is_told_that_it_is_gone(
+    database: Database, clock: Clock, how: str
+) -> None:
+    clock.set("2026-01-01 12:00+00")
+    configure(database, max_attempts=1)
+    enqueue(database, 1)
+    claimed = claim(database)
+    assert report(database.connect("test_agent"), claimed, "failure") == "accepted"
+    clock.advance(days=2)
+    agent = database.connect("test_agent")
+
+    def late() -> str:
+        if how == "store_result":
+            return store(agent, claimed)
+        if how == "failure":
+            return report(agent, claimed, how)
+        return report(agent, claimed, "success", result=RESULT)
+
+    with holding(database, "test_operator") as operator:
+        (purged,) = call(operator, "purge_tasks", older_than="1 day")
+        assert purged["tasks"] == 1
+        with in_background(late) as outcome:
+            wait_until_blocked(database, agent)
+            operator.commit()
+    assert outcome.sqlstate == "LQ404"
     assert_sound(database)

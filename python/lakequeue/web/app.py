@@ -116,7 +116,7 @@ def create_app(options: Options) -> Flask:
         volume=open_volume(options),
         hub=hub,
         reads=reads,
-        billing=Billing(reads.call, options.warehouse),
+        billing=Billing(reads.write, options.warehouse),
         uploads=Inspector(),
         pictures=Inspector(),
         tally=callbacks.Tally(),
