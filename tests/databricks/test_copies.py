@@ -153,6 +153,7 @@ def test_the_webhook_refuses_a_copy(scene: Scene, clone: Database, tmp_path: Pat
     call(clone, "test_operator", "set_person", identity="ann", role="operator")
     with application(clone, tmp_path, warehouse="w-1", identity_header="X-Who") as app:
         client = app.test_client()
+        client.environ_base["HTTP_X_WHO"] = "ann"
         assert client.get("/").status_code == 200, "it may be looked at"
         for body in (report, [report]):
             answer = client.post("/api/callbacks", json=body)
@@ -161,8 +162,7 @@ def test_the_webhook_refuses_a_copy(scene: Scene, clone: Database, tmp_path: Pat
         assert page.status_code == 409
         assert "This database is a copy" in page.get_data(as_text=True)
         assert clone.value("select count(*) from lakequeue.extractions") == 0
-        pressed = {"data": {"csrf_token": token_of(client)}, "headers": {"X-Who": "ann"}}
-        asked = client.post("/costs/compute", **pressed)
+        asked = client.post("/costs/compute", data={"csrf_token": token_of(client)})
         assert asked.status_code == 409
         assert clone.value("select count(*) from lakequeue.compute_fetches") == 0
         assert clone.query("select status::text from lakequeue.tasks where locked_by is not null")

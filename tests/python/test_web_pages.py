@@ -175,13 +175,6 @@ def test_results_of_any_shape_are_shown(queue: Queue, client: FlaskClient) -> No
         assert client.get(path).status_code == 200, path
 
 
-def test_a_model_without_a_price_is_not_free(queue: Queue, client: FlaskClient) -> None:
-    queue.enqueue()
-    queue.complete({"pages": []}, input_tokens=1200, output_tokens=300)
-    assert "Model cost –" in text(client.get("/"))  # noqa: RUF001
-    assert as_json(client.get("/api/metrics"))["llm_cost"] is None
-
-
 def test_the_overview_shows_what_the_database_counts(queue: Queue, client: FlaskClient) -> None:
     busy_queue(queue)
     page = text(client.get("/"))

@@ -28,7 +28,10 @@ def _page_size(default: int, largest: int = LARGEST_PAGE) -> int:
 
 @blueprint.get("/metrics")
 def metrics() -> Response:
-    """The overview's numbers; same filter as the page. Times in seconds, money in USD."""
+    """The overview's numbers; same filter as the page. Times in seconds, money in USD.
+
+    A cost that nobody has told is null; `priced` of `looked_at` finished tasks have theirs.
+    """
     chosen = _filter()
     found = views.metrics(chosen)
     return jsonify(
