@@ -8,7 +8,7 @@
 -- dedup_keys the same document would be parsed and paid again, so else only failed and cancelled ones go.
 -- reason: why. actor: who, as the web process names them.
 -- Returns how many of each were deleted.
--- Errors: LQ400 an argument out of range; LQ403 not permitted.
+-- Errors: LQ400 an argument out of range; LQ403 not permitted; 55P03 see Locks in db/README.md: call again.
 -- Locks: the tasks' rows in id order, skipping locked ones; runs that billing was asked for, in the order of their
 --   attempts; then what is deleted with them.
 create or replace function lakequeue.purge_tasks(
@@ -17,6 +17,7 @@ create or replace function lakequeue.purge_tasks(
 returns table (tasks integer, attempts integer, results integer, documents integer, extractions integer)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set lock_timeout = '100ms'
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

@@ -99,6 +99,9 @@ begin
   set id = gen_random_uuid(), secret = sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),
       home = v_here, quiesced_at = v_now,
       inherited_attempts = coalesce((select max(a.id) from task_attempts a), 0);
+  update compute_fetches f
+  set state = 'failed', ended_at = v_now, problem = 'the original of this copy asks billing'
+  where f.state = 'running';
   perform _log_event('quiesced', actor => v_actor, reason => reason, detail => jsonb_build_object(
     'original', v_installation.id, 'from', v_installation.home, 'to', v_here, 'jobs', v_jobs,
     'attempts_closed', attempts_closed, 'runs_let_go', runs_let_go));

@@ -1,8 +1,9 @@
--- Records what billing answered to a fetch, and ends it. What is recorded replaces what was known of the runs asked for,
--- and of the endpoints on the days asked for, so that a repeat or a later fetch never counts anything twice. Rows of one
--- run, SKU, unit, day and currency are added up, whatever their record types: a retraction is negative, and undoes what
--- it retracts. A run without a row is not billed yet, which is not 0. Rows that were not asked for (another
--- application's runs) are left out and counted as ignored.
+-- Records what billing answered to a fetch, and ends it. It replaces what was known of each run, and of each endpoint's
+-- day, that has a row in the answer, so that a repeat or a later fetch never counts anything twice. Rows of one run, SKU,
+-- unit, day and currency are added up, whatever their record types: a retraction is negative, and undoes what it
+-- retracts. Billing takes nothing back without a row, so what the answer does not mention stays as it was known: a
+-- login that sees less erases nothing. A run that never had a row is not billed yet, which is not 0. Rows that were not
+-- asked for (another application's runs) are left out and counted as ignored.
 --
 -- fetch_id: its id. workspace: whose usage it is. rows: a JSON array of objects: kind (run or endpoint), name (run id or
 --   endpoint's name), sku, unit, day, currency and cost (null where no price is known), quantity; numbers best as text.
@@ -45,7 +46,15 @@ begin
     if v_rows is null then
       raise invalid_parameter_value using message = 'rows is null';
     end if;
-    delete from compute_costs c where c.attempt_id = any(v_attempt_ids);
+    delete from compute_costs c
+    where c.attempt_id = any(array(
+      select r.attempt_id
+      from compute_runs r
+      where r.fetch_id = v_fetch.id
+        and r.run_id = any(array(
+          select g.name::bigint
+          from json_to_recordset(record_compute_cost.rows) g(kind text, name text)
+          where g.kind = 'run' and g.name ~ '^[0-9]{1,18}$'))));
     with given as (
       select g.*
       from json_to_recordset(record_compute_cost.rows)
@@ -68,7 +77,11 @@ begin
     select count(*), count(*) > 0 into v_taken, v_knows from kept k;
 
     delete from endpoint_costs e
-    where e.endpoint = any(v_fetch.endpoints) and e.day between v_fetch.usage_from and v_fetch.usage_to;
+    where e.endpoint = any(v_fetch.endpoints) and e.day between v_fetch.usage_from and v_fetch.usage_to
+      and (e.endpoint, e.day) in (
+        select g.name, g.day
+        from json_to_recordset(record_compute_cost.rows) g(kind text, name text, day date)
+        where g.kind = 'endpoint');
     with kept as (
       select g.name, g.sku, g.unit, g.day, case when g.cost is not null then g.currency end as currency, g.quantity, g.cost
       from json_to_recordset(record_compute_cost.rows)

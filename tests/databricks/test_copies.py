@@ -165,6 +165,10 @@ def test_the_webhook_refuses_a_copy(scene: Scene, clone: Database, tmp_path: Pat
         asked = client.post("/costs/compute", data={"csrf_token": token_of(client)})
         assert asked.status_code == 409
         assert clone.value("select count(*) from lakequeue.compute_fetches") == 0
+        pause = {"csrf_token": token_of(client), "agent": "document-parser", "action": "pause"}
+        pause["reason"] = "x"
+        assert client.post("/agents/actions", data=pause).status_code == 409
+        assert clone.value("select count(*) from lakequeue.agents where paused_at is not null") == 0
         assert clone.query("select status::text from lakequeue.tasks where locked_by is not null")
 
         call(clone, "test_operator", "quiesce", reason="look at the queue")

@@ -1,7 +1,7 @@
 -- What billing answered: all record types added up, another's runs left out, a repeat counts nothing twice.
 begin;
 \ir scenarios.sql
-select plan(29);
+select plan(30);
 
 create function pg_temp.costs() returns setof text language sql as $$
   select format('%s %s %s %s %s', r.run_id, c.sku, coalesce(c.currency, 'no price'), c.quantity, c.list_cost)
@@ -26,9 +26,9 @@ select results_eq('select f.state, f.workspace_id, f.ended_at from compute_fetch
 select says_and_changes_nothing($$select r::text from record_compute_cost((select max(id) from compute_fetches), 'w-1', json_build_array(usage('1', 8))) r$$,
   '(2,1,1)', 'the same fetch again says the same');
 select bill(usage('1', 4), usage('2', 2));
-select results_eq('select pg_temp.costs()', $$values ('1 JOBS USD 2 4'), ('2 JOBS USD 2 2')$$, 'a later fetch replaces all that was known of its runs');
+select results_eq('select pg_temp.costs()', $$values ('1 JOBS USD 2 4'), ('2 JOBS USD 2 2')$$, 'a later fetch replaces what was known of its runs');
 select bill(usage('1', 4), usage('1', -4));
-select results_eq('select pg_temp.costs()', $$values ('1 JOBS USD 4 0')$$, 'what was taken back is 0; what is gone is not billed again');
+select results_eq('select pg_temp.costs()', $$values ('1 JOBS USD 4 0'), ('2 JOBS USD 2 2')$$, 'what was taken back is 0; what is not mentioned stays known');
 select bill(usage('1', null), usage('1', null, currency => null), usage('2', 1));
 select results_eq('select pg_temp.costs()', $$values ('1 JOBS no price 4 '), ('2 JOBS USD 2 1')$$, 'without a price it stays, without a cost');
 select job_run(3);
@@ -51,7 +51,9 @@ select results_eq('select e.endpoint, e.day, e.quantity, e.list_cost, e.fetched_
   $$select name, date '2026-01-08', 4::numeric, 4::numeric, _now() from endpoint$$, 'an endpoint''s day is one sum; others and other days are not taken');
 select is((select f.ignored from compute_fetches f order by f.id desc limit 1), 2, 'they are counted');
 select bill();
-select is((select count(*) from endpoint_costs), 0::bigint, 'a later fetch replaces the days it asks for');
+select is((select sum(list_cost) from endpoint_costs), 4::numeric, 'an answer without rows erases nothing');
+select bill(usage(name, 6, kind => 'endpoint', day => '2026-01-08')) from endpoint;
+select is((select sum(list_cost) from endpoint_costs), 6::numeric, 'a later one replaces the days it has');
 
 -- what cannot be
 select pg_temp.begun();

@@ -208,7 +208,7 @@ def _apply(action: Action, tasks: Iterator[int], **parameters: Any) -> Tally:
             tally.more = True
             break
         tally.add(
-            views.reads().call(action.function, tasks=chunk, actor=guard.person(), **parameters)
+            views.reads().write(action.function, tasks=chunk, actor=guard.person(), **parameters)
         )
         left -= len(chunk)
     return tally
@@ -223,7 +223,7 @@ def on_agents() -> ResponseReturnValue:
     name = request.form.get("action", "")
     if name not in ("pause", "resume"):
         raise BadFilter(f"There is no action {name!r}.")
-    views.reads().call(
+    views.reads().write(
         f"{name}_agent",
         agent=agent,
         reason=request.form.get("reason", "").strip() or None,
