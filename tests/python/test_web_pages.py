@@ -23,6 +23,9 @@ from tests.servers import Database
 # What is tested here is Python; the SQL is tested on both servers elsewhere.
 pytestmark = pytest.mark.parametrize("server", ["embedded"], indirect=True)
 
+# A time as a page shows it: of today, of another day, of another year.
+MOMENT = r"(?:\d\d:\d\d:\d\d|\d+ \w{3} (?:\d\d:\d\d|\d{4}))"
+
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7 * 7 }}"
 
 
@@ -378,8 +381,9 @@ def test_the_limit_that_binds_says_what_waits_since_when(queue: Queue, client: F
     )
     reader = card(client, "reader")
     assert re.search(
-        r"Tokens per minute binds .* Next task, for 5 min( \d s)? since \S+( \S+ \S+)? ;"
-        r" asks 201, room 200; later ones pass it since \S+ \N{EN DASH} as runs end Tasks at once",
+        rf"Tokens per minute binds .* Next task, for 5 min( \d s)? since {MOMENT} ;"
+        rf" asks 201, room 200; later ones pass it since {MOMENT} \N{{EN DASH}} as runs end Tasks"
+        " at once",
         reader,
     )
     assert "working at its limit" in reader
@@ -418,7 +422,7 @@ def test_a_pause_says_who_why_and_how_to_resume(queue: Queue, client: FlaskClien
     queue.call("configure_agent", agent="it's night", max_concurrent_tasks=2)
     queue.call("pause_agent", agent="it's night", reason="too dear by day", actor="ann")
     page = card(client, "it's night")
-    assert re.search(r"Paused since \S+ by \w+: too dear by day Nothing is claimed", page)
+    assert re.search(rf"Paused since {MOMENT} by \w+: too dear by day Nothing is claimed", page)
     assert "select lakequeue.resume_agent('it''s night', 'why');" in page
     assert "paused by the breaker" not in page
 
@@ -466,7 +470,7 @@ def test_a_429_is_an_outcome_of_its_own(queue: Queue, client: FlaskClient) -> No
     for _ in range(2):
         queue.call("report_rate_limit", **attempt, retry_after="10 minutes")
     said = card(client, AGENT)
-    assert re.search(r"Cooling down until \S+ \((9 min 5\d s|10 min)\)", said)
+    assert re.search(rf"Cooling down until {MOMENT} \((9 min 5\d s|10 min)\)", said)
     assert f"endpoint {AGENT} answered 429" in said
     assert "429s, last hour 2 " in said
     assert "rate limited" not in said
@@ -477,7 +481,8 @@ def test_a_429_is_an_outcome_of_its_own(queue: Queue, client: FlaskClient) -> No
     assert "Failures in a row 0 of 10 " in said
     page = words(now(client, f"/tasks/{task}"))
     assert re.search(
-        r"met 2 429s, told to wait until \S+ \S+ Ended: rate limited 429 slow down \S+ Next try",
+        rf"met 2 429s, told to wait until {MOMENT} {MOMENT} Ended: rate limited 429 slow down"
+        rf" {MOMENT} Next try",
         page,
     )
     assert "1 given back for a rate limit" in page
@@ -489,7 +494,7 @@ def test_a_429_is_an_outcome_of_its_own(queue: Queue, client: FlaskClient) -> No
     queue.database.query("update lakequeue.model_endpoints set cooldown_until = null")
     queue.complete({"fields": {}})
     page = words(now(client, f"/tasks/{task}"))
-    assert re.search(r"rate limited 429 slow down \S+ Tried again", page)
+    assert re.search(rf"rate limited 429 slow down {MOMENT} Tried again", page)
     assert "next try" not in page.lower()
 
 
