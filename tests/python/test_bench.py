@@ -23,7 +23,7 @@ SMALL: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "worker": (worker, {"QUICK": 3, "LEASE_SECONDS": 3}),
 }
-SAYS = {
+SAYS: dict[str, dict[str, Any]] = {
     "dashboard": {"clients": 5, "streams_lost": 0, "one_more_client": "503, Retry-After 10"},
     "dequeue": {"rounds": 1},
     "throttle": {"rejected": 0},

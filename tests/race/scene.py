@@ -110,7 +110,9 @@ with usage as (
   having sum(h.tasks) <> 0
 ), hour_times_brute as (
   select c.agent_id, c.customer, c.hour, c.bucket, sum(c.tasks)::numeric as tasks
-    from counted c where c.bucket is not null group by 1, 2, 3, 4
+    from counted c
+   where c.bucket is not null and c.hour >= lakequeue._now() - interval '34 days'
+   group by 1, 2, 3, 4
 ), hour_times_kept as (
   select h.agent_id, h.customer, h.hour, h.bucket, sum(h.tasks) as tasks
     from (select r.agent_id, r.customer, r.hour, r.bucket, r.tasks
@@ -119,6 +121,7 @@ with usage as (
           select s.agent_id, s.customer, s.hour, s.bucket, s.tasks
             from lakequeue.task_deltas d cross join lateral lakequeue._delta_sides(d) s
            where s.bucket is not null) h
+   where h.hour >= lakequeue._now() - interval '34 days'  -- older ones are forgotten
    group by 1, 2, 3, 4
   having sum(h.tasks) <> 0
 ), hours_brute as (
