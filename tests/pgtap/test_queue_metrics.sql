@@ -2,7 +2,7 @@
 -- after foldings; a finished task belongs to its day in the reporting time zone.
 begin;
 \ir scenarios.sql
-select plan(35);
+select plan(37);
 
 -- --- the truth, counted ---------------------------------------------------------------------------
 create function pg_temp.counted(from_day date, to_day date, statuses text[], agents text[], customers text[])
@@ -135,6 +135,15 @@ select * from (values (null::date, null::date), ('2026-01-02', '2026-01-03'), ('
 cross join (values (null::text[]), ('{completed}'), ('{enqueued,failed}'), ('{processing,completed,cancelled}')) s(statuses)
 cross join (values (null::text[]), ('{"metrics 0"}'), ('{"metrics 1","metrics 2"}')) a(agents)
 cross join (values (null::text[]), ('{""}'), ('{acme,umbrella}'), ('{nobody}')) c(customers);
+select is_empty($$
+  select f.* from pg_temp.filters f
+  where (select sum(m.tasks) from queue_metrics(f.from_day, f.to_day, f.statuses, f.agents, f.customers) m)
+    <> (select count(*) from list_tasks(f.from_day, f.to_day, f.statuses, f.agents, f.customers, 1000))$$, 'as many tasks as the list has');
+select is_empty($$
+  select f.* from pg_temp.filters f
+  where (select sum(m.llm_cost) from queue_metrics(f.from_day, f.to_day, f.statuses, f.agents, f.customers) m)
+    is distinct from (select c.cost from cost_report(f.from_day, f.to_day, f.statuses, f.agents, f.customers, '{}') c where c.kind = 'llm')$$,
+  'at the cost that the report tells');
 select is(pg_temp.differences(), null, format('%s filters, all that can be combined, equal a count', count(*))) from filters;
 
 -- --- what they say ---------------------------------------------------------------------------------

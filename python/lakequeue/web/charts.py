@@ -159,4 +159,6 @@ def time_marks(rows: Sequence[dict[str, Any]], zone: ZoneInfo) -> list[str]:
             return f"{local:%H:%M}"
         return f"{local.day} {local:%b %H:%M}" if hourly else f"{local.day} {local:%b}"
 
-    return [mark(rows[0]["at"]), mark(rows[len(rows) // 2]["at"]), mark(rows[-1]["at"])]
+    # As many as there are steps to tell apart.
+    places = dict.fromkeys((0, len(rows) // 2, len(rows) - 1))
+    return [mark(rows[place]["at"]) for place in places]
