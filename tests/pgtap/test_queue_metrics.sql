@@ -131,8 +131,8 @@ select is(pg_temp.differences(), null, 'folded again, they do');
 -- D7: every combination of range, statuses, agents and customers
 delete from filters;
 insert into filters
-select * from (values (null::date, null::date), ('2026-01-02', '2026-01-03'), ('2026-01-03', null), (null, '2026-01-02'), ('2027-01-01', '2027-01-02')) r(from_day, to_day)
-cross join (values (null::text[]), ('{completed}'), ('{enqueued,failed}'), ('{processing,completed,cancelled}')) s(statuses)
+select * from (values (null::date, null::date), ('2026-01-02', '2026-01-03'), ('2026-01-03', null), (null, '2026-01-02')) r(from_day, to_day)
+cross join (values (null::text[]), ('{enqueued,failed}'), ('{processing,completed,cancelled}')) s(statuses)
 cross join (values (null::text[]), ('{"metrics 0"}'), ('{"metrics 1","metrics 2"}')) a(agents)
 cross join (values (null::text[]), ('{""}'), ('{acme,umbrella}'), ('{nobody}')) c(customers);
 select is_empty($$
