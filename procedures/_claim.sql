@@ -14,17 +14,27 @@ declare
   v_local boolean := coalesce((select w.relay = 'local' from workers w where w.name = worker), false);
   v_attempt_ids bigint[];
 begin
-  -- A task that ran before carries what its earlier attempts used; one that never ran carries nothing.
+  -- A task that ran before carries what its earlier attempts used; one that never ran carries nothing. From now on it
+  -- has run, and its cost is not known in full.
   insert into task_deltas (
-    agent_id, customer, tasks, from_status, from_input_tokens, from_output_tokens, from_cached_tokens, from_llm_cost,
-    to_status, to_input_tokens, to_output_tokens, to_cached_tokens, to_llm_cost)
-  select t.agent_id, t.customer, count(*),
-         'enqueued', coalesce(sum(u.used[1]), 0), coalesce(sum(u.used[2]), 0), coalesce(sum(u.used[3]), 0), coalesce(sum(u.used[4]), 0),
-         'processing', coalesce(sum(u.used[1]), 0), coalesce(sum(u.used[2]), 0), coalesce(sum(u.used[3]), 0), coalesce(sum(u.used[4]), 0)
-  from tasks t
-  left join lateral (select _task_usage(t.id) as used where t.attempt_count > 0) u on true
-  where t.id = any(_claim.tasks)
-  group by t.agent_id, t.customer;
+    agent_id, customer, tasks,
+    from_status, from_input_tokens, from_output_tokens, from_cached_tokens, from_llm_cost,
+    from_ran, from_priced, from_input_told, from_output_told, from_cached_told, from_cost_told,
+    to_status, to_input_tokens, to_output_tokens, to_cached_tokens, to_llm_cost,
+    to_ran, to_input_told, to_output_told, to_cached_told, to_cost_told)
+  select c.agent_id, c.customer, c.tasks,
+         'enqueued', c.input, c.output, c.cached, c.cost, c.ran, c.priced, c.input_told, c.output_told, c.cached_told, c.cost_told,
+         'processing', c.input, c.output, c.cached, c.cost, c.tasks, c.input_told, c.output_told, c.cached_told, c.cost_told
+  from (
+    select t.agent_id, t.customer, count(*) as tasks,
+           coalesce(sum(u.used[1]), 0) as input, coalesce(sum(u.used[2]), 0) as output, coalesce(sum(u.used[3]), 0) as cached,
+           coalesce(sum(u.used[4]), 0) as cost, coalesce(sum(u.used[5]), 0) as ran, coalesce(sum(u.used[6]), 0) as priced,
+           coalesce(sum(u.used[7]), 0) as input_told, coalesce(sum(u.used[8]), 0) as output_told,
+           coalesce(sum(u.used[9]), 0) as cached_told, coalesce(sum(u.used[10]), 0) as cost_told
+    from tasks t
+    left join lateral (select _task_usage(t.id) as used where t.attempt_count > 0) u on true
+    where t.id = any(_claim.tasks)
+    group by t.agent_id, t.customer) c;
 
   with claimed as (
     update tasks t

@@ -17,16 +17,20 @@ begin
     agent_id, customer, tasks,
     from_status, from_day, from_hour, from_bucket,
     from_input_tokens, from_output_tokens, from_cached_tokens, from_llm_cost,
+    from_ran, from_priced, from_input_told, from_output_told, from_cached_told, from_cost_told,
     to_status, to_day, to_hour, to_bucket,
-    to_input_tokens, to_output_tokens, to_cached_tokens, to_llm_cost)
+    to_input_tokens, to_output_tokens, to_cached_tokens, to_llm_cost,
+    to_ran, to_priced, to_input_told, to_output_told, to_cached_told, to_cost_told)
   values (
     after.agent_id, after.customer, 1,
     before.status, _day(before.finished_at), _hour(before.finished_at),
     case when before.status = 'completed' then _response_bucket(before.finished_at - before.created_at) end,
     usage_before[1], usage_before[2], usage_before[3], usage_before[4],
+    usage_before[5], usage_before[6], usage_before[7], usage_before[8], usage_before[9], usage_before[10],
     after.status, _day(after.finished_at), _hour(after.finished_at),
     case when after.status = 'completed' then _response_bucket(after.finished_at - after.created_at) end,
-    v_usage[1], v_usage[2], v_usage[3], v_usage[4]);
+    v_usage[1], v_usage[2], v_usage[3], v_usage[4],
+    v_usage[5], v_usage[6], v_usage[7], v_usage[8], v_usage[9], v_usage[10]);
 end $$;
 
 comment on function lakequeue._note_change(lakequeue.tasks, lakequeue.tasks, numeric[]) is

@@ -1,4 +1,5 @@
--- Notes how many tasks of each agent wait and run, once in 5 minutes, and forgets what is older than 35 days. Called by
+-- Notes how many tasks of each agent wait and run, once in 5 minutes; forgets that, and response times by the hour, after
+-- 35 days. Called by
 -- fold_rollups under its lock, so that one at a time counts.
 create or replace function lakequeue._sample_queue()
 returns void
@@ -16,6 +17,7 @@ begin
          (select count(*) from tasks t where t.status = 'processing' and t.agent_id = a.id)
   from agents a;
   delete from queue_samples q where q.at < v_at - interval '35 days';
+  delete from hourly_histogram h using agents a where h.agent_id = a.id and h.hour < v_at - interval '35 days';
 end $$;
 
 comment on function lakequeue._sample_queue() is 'Notes once in 5 minutes how many tasks wait and run.';

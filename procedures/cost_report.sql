@@ -50,13 +50,14 @@ begin
       select case when 'customer' = any(by) then m.customer end as customer,
              case when 'agent' = any(by) then m.agent_id end as agent_id,
              case when 'status' = any(by) then m.status end as status, case when 'day' = any(by) then m.day end as day,
-             m.tasks, m.llm_cost
+             m.tasks, m.llm_cost, m.cost_told
       from _ledger(v_agent_ids, v_statuses, customers) m
       where m.day is null
          or (m.day >= coalesce(from_day, m.day) and m.day <= coalesce(to_day, m.day))
     ), ledger as materialized (
       select c.customer, c.agent_id, c.status, c.day, row(c.customer, c.agent_id, c.status, c.day)::text as key,
-             sum(c.tasks)::bigint as tasks, sum(c.llm_cost) as cost
+             sum(c.tasks)::bigint as tasks,
+             case when sum(c.cost_told) > 0 then sum(c.llm_cost) end as cost  -- what nobody has told is not 0
       from chosen c
       group by c.customer, c.agent_id, c.status, c.day
       having sum(c.tasks) <> 0 or sum(c.llm_cost) <> 0
@@ -99,8 +100,7 @@ begin
       group by b.key, b.currency
     ), costs as (
       select l.key, 'llm' as kind, 'USD' as currency, coalesce(m.looked_at, 0) as looked_at, coalesce(m.priced, 0) as priced,
-             case when l.cost <> 0 or m.priced > 0 then l.cost end as cost,  -- what nobody has told is not 0
-             m.median, v_now as as_of
+             l.cost, m.median, v_now as as_of
       from ledger l
       left join models m on m.key = l.key
       union all

@@ -1,4 +1,4 @@
--- Folds deltas into rollups and the response histogram (rule 15): what it folds it deletes, in the same statement, so
+-- Folds deltas into rollups and response histograms (rule 15): what it folds it deletes, in the same statement, so
 -- that readers, who add both, never see a delta twice or not at all. Once in 5 minutes it notes how long the queue is.
 --
 -- batch_size: most deltas, 1 to 100000.
@@ -30,9 +30,12 @@ begin
   ), sides as materialized (
     select s.* from folded f cross join lateral _delta_sides(f) s
   ), counted as (
-    insert into task_rollups as r (agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost)
+    insert into task_rollups as r (
+      agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost,
+      ran, priced, input_told, output_told, cached_told, cost_told)
     select s.agent_id, s.customer, s.status, s.day, sum(s.tasks), sum(s.input_tokens), sum(s.output_tokens),
-           sum(s.cached_tokens), sum(s.llm_cost)
+           sum(s.cached_tokens), sum(s.llm_cost), sum(s.ran), sum(s.priced), sum(s.input_told), sum(s.output_told),
+           sum(s.cached_told), sum(s.cost_told)
     from sides s
     group by s.agent_id, s.customer, s.status, s.day
     order by s.agent_id, s.status, s.day, s.customer
@@ -41,7 +44,13 @@ begin
         input_tokens = r.input_tokens + excluded.input_tokens,
         output_tokens = r.output_tokens + excluded.output_tokens,
         cached_tokens = r.cached_tokens + excluded.cached_tokens,
-        llm_cost = r.llm_cost + excluded.llm_cost
+        llm_cost = r.llm_cost + excluded.llm_cost,
+        ran = r.ran + excluded.ran,
+        priced = r.priced + excluded.priced,
+        input_told = r.input_told + excluded.input_told,
+        output_told = r.output_told + excluded.output_told,
+        cached_told = r.cached_told + excluded.cached_told,
+        cost_told = r.cost_told + excluded.cost_told
   ), timed as (
     insert into response_histogram as h (agent_id, customer, day, bucket, tasks)
     select s.agent_id, s.customer, s.day, s.bucket, sum(s.tasks)
@@ -50,6 +59,15 @@ begin
     group by s.agent_id, s.customer, s.day, s.bucket
     order by s.agent_id, s.day, s.customer, s.bucket
     on conflict (agent_id, day, customer, bucket) do update set tasks = h.tasks + excluded.tasks
+  ), timed_by_hour as (
+    insert into hourly_histogram as h (agent_id, customer, hour, bucket, tasks)
+    select s.agent_id, s.customer, s.hour, s.bucket, sum(s.tasks)
+    from sides s
+    where s.bucket is not null
+    group by s.agent_id, s.customer, s.hour, s.bucket
+    having sum(s.tasks) <> 0
+    order by s.agent_id, s.hour, s.customer, s.bucket
+    on conflict (agent_id, hour, customer, bucket) do update set tasks = h.tasks + excluded.tasks
   ), by_hour as (
     insert into hourly_rollups as h (agent_id, customer, status, hour, tasks)
     select s.agent_id, s.customer, s.status, s.hour, sum(s.tasks)

@@ -64,10 +64,12 @@ begin
   v_attempt_ids := array(select a.id from task_attempts a where a.task_id = any(v_ids));
 
   insert into purged_tasks as p (
-    agent_id, customer, status, hour, bucket, tasks, input_tokens, output_tokens, cached_tokens, llm_cost)
+    agent_id, customer, status, hour, bucket, tasks, input_tokens, output_tokens, cached_tokens, llm_cost,
+    ran, priced, input_told, output_told, cached_told, cost_told)
   select t.agent_id, t.customer, t.status, _hour(t.finished_at),
          case when t.status = 'completed' then _response_bucket(t.finished_at - t.created_at) end,
-         count(*), sum(u.used[1]), sum(u.used[2]), sum(u.used[3]), sum(u.used[4])
+         count(*), sum(u.used[1]), sum(u.used[2]), sum(u.used[3]), sum(u.used[4]),
+         sum(u.used[5]), sum(u.used[6]), sum(u.used[7]), sum(u.used[8]), sum(u.used[9]), sum(u.used[10])
   from tasks t
   cross join lateral (select _task_usage(t.id) as used) u
   where t.id = any(v_ids)
@@ -76,7 +78,9 @@ begin
   on conflict (agent_id, hour, customer, status, bucket) do update
   set tasks = p.tasks + excluded.tasks, input_tokens = p.input_tokens + excluded.input_tokens,
       output_tokens = p.output_tokens + excluded.output_tokens, cached_tokens = p.cached_tokens + excluded.cached_tokens,
-      llm_cost = p.llm_cost + excluded.llm_cost;
+      llm_cost = p.llm_cost + excluded.llm_cost, ran = p.ran + excluded.ran, priced = p.priced + excluded.priced,
+      input_told = p.input_told + excluded.input_told, output_told = p.output_told + excluded.output_told,
+      cached_told = p.cached_told + excluded.cached_told, cost_told = p.cost_told + excluded.cost_told;
 
   -- Runs before their costs, as record_compute_cost has it: what it writes meanwhile is seen once its runs are locked.
   perform from compute_runs r where r.attempt_id = any(v_attempt_ids) order by r.attempt_id for update;

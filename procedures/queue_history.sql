@@ -23,14 +23,15 @@ declare
   v_agent_ids integer[] := _agent_ids(agents);
   v_now timestamptz := _now();
   v_zone text := (select i.time_zone from installation i);
-  v_last date := least(to_day, (v_now at time zone v_zone)::date);
-  v_first date := greatest(
-    coalesce(from_day, (select min(r.day) from task_rollups r where r.agent_id = any(v_agent_ids) and r.day is not null), v_last),
-    v_last - 365);
-  v_hourly boolean := v_last - v_first < 7;
-  v_from timestamptz := v_first::timestamp at time zone v_zone;
-  v_to timestamptz := (v_last + 1)::timestamp at time zone v_zone;
+  v_first date;
+  v_last date;
+  v_hourly boolean;
+  v_from timestamptz;
+  v_to timestamptz;
 begin
+  select * into v_first, v_last, v_hourly from _time_range(v_agent_ids, from_day, to_day);
+  v_from := v_first::timestamp at time zone v_zone;
+  v_to := (v_last + 1)::timestamp at time zone v_zone;
   return query
     with steps as materialized (
       select g.at, g.at + interval '1 hour' as until

@@ -1,4 +1,4 @@
--- Notes the runs that were submitted for attempts. Also for an attempt that has ended meanwhile, so that a paid run is
+-- Notes the runs that were submitted for attempts, and when. Also for an attempt that has ended meanwhile, so that a paid run is
 -- never lost from the books.
 --
 -- attempts, run_ids: arrays of the same length.
@@ -29,7 +29,7 @@ begin
 
   with recorded as (
     update task_attempts a
-    set run_id = u.run_id
+    set run_id = u.run_id, submitted_at = _now()
     from (
       select distinct on (p.attempt) p.attempt, p.run_id
       from unnest(attempts, run_ids) with ordinality p(attempt, run_id, number)

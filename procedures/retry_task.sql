@@ -10,16 +10,8 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
 as $$
-declare
-  v_answer text;
 begin
-  select concat_ws(': ', o.outcome, o.detail) into v_answer
-  from retry_tasks(array[task], reason, actor) o;
-  if v_answer = 'skipped: there is no such task' then
-    raise exception using errcode = 'LQ404', message = format('there is no task %s', coalesce(task::text, 'null')),
-      hint = 'lakequeue.list_tasks() shows the tasks there are.';
-  end if;
-  return v_answer;
+  return (select _one_task(task, o.outcome, o.detail) from retry_tasks(array[task], reason, actor) o);
 end $$;
 
 comment on function lakequeue.retry_task(bigint, text, text) is 'Gives a failed or cancelled task another chance; see retry_tasks.';

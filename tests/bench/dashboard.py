@@ -28,6 +28,8 @@ from tests.python.web_server import server as web_server
 from tests.servers import Server
 
 CHANGES_PER_SECOND = 50
+QUICK = (100, 5)
+"""Clients and seconds."""
 CLIENTS = """
 import json, selectors, socket, sys, time
 host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -64,7 +66,7 @@ print(json.dumps({"lost": lost, "arrived": arrived}), flush=True)
 
 def run(quick: bool) -> dict[str, Any]:
     """Measure, and print a table."""
-    clients, seconds = (100, 5) if quick else (1000, 30)
+    clients, seconds = QUICK if quick else (1000, 30)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 3 * clients)), hard))
     server = Server("embedded")

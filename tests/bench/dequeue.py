@@ -19,6 +19,8 @@ from tests.servers import Database, Server
 AGENTS = 10
 BATCH = 10
 WORKERS = 4
+QUICK = (5, 2.0)
+"""Rounds, and seconds of each."""
 KINDS = ("unthrottled", "throttled", "throttled, reserving")
 LIMITS = {
     "max_concurrent_tasks": 100_000,
@@ -31,8 +33,7 @@ LIMITS = {
 
 def run(quick: bool) -> dict[str, Any]:
     """Measure both ways in turn, several times, and print a table."""
-    rounds = 5 if quick else 9
-    seconds = 2.0 if quick else 5.0
+    rounds, seconds = QUICK if quick else (9, 5.0)
     server = Server("embedded")
     cycles: dict[str, list[float]] = {kind: [] for kind in KINDS}
     alone: dict[str, list[float]] = {kind: [] for kind in KINDS}

@@ -1,6 +1,6 @@
 -- A claim: task and attempt together, each with its agent's lease and endpoint, and the books kept.
 begin;
-select plan(11);
+select plan(12);
 
 select set_clock('2026-03-01 09:00+00');
 select configure_agent('_cl a', lease_duration => '1 minute'), configure_agent('_cl b', lease_duration => '2 hours', model_endpoint => '_cl gpt');
@@ -40,8 +40,13 @@ select is((select number from task_attempts a join task t on t.id = a.task_id an
 select results_eq(
   $$select status, tasks, input_tokens, output_tokens, cached_tokens, llm_cost
     from queue_metrics(agents => array['_cl a'], statuses => array['enqueued', 'processing'])$$,
-  $$values ('enqueued', 1::bigint, 0::bigint, 0::bigint, 0::bigint, 0::numeric), ('processing', 1, 100, 10, 5, 0.25)$$,
+  $$values ('enqueued', 1::bigint, null::bigint, null::bigint, null::bigint, null::numeric), ('processing', 1, 100, 10, 5, 0.25)$$,
   'and its usage moves with it');
+select results_eq(
+  $$select d.from_ran, d.from_priced, d.from_cost_told, d.to_ran, d.to_priced, d.to_cost_told, d.to_input_told, d.to_output_told, d.to_cached_told
+    from task_deltas d where d.agent_id = (_agent('_cl a')).id and d.from_status = 'enqueued' order by d.id$$,
+  $$values (0::bigint, 0::bigint, 0::bigint, 1::bigint, 0::bigint, 0::bigint, 0::bigint, 0::bigint, 0::bigint), (1, 1, 1, 1, 0, 1, 1, 1, 1)$$,
+  'from its first claim on it has run; claimed again, its cost is told, but no longer in full');
 
 set session authorization test_worker;
 select throws_ok($$select lakequeue._claim(array[1], 'w')$$, '42501', null, 'it is internal: a worker may not call it');

@@ -1,7 +1,7 @@
 -- Folding moves deltas into rollups and histogram, oldest first and at most as many as asked for, and loses nothing.
 begin;
 \ir scenarios.sql
-select plan(24);
+select plan(25);
 
 select is(fold_rollups(), 0::bigint, 'where there is nothing to fold, nothing is folded');
 
@@ -25,13 +25,16 @@ create temporary table delta as select * from task_deltas;
 -- what the deltas add up to, by the groups of the two tables
 create temporary table groups as
 select s.agent_id, s.customer, s.status, s.day, sum(s.tasks)::bigint as tasks, sum(s.input_tokens)::bigint as input_tokens,
-       sum(s.output_tokens)::bigint as output_tokens, sum(s.cached_tokens)::bigint as cached_tokens, sum(s.llm_cost) as llm_cost
+       sum(s.output_tokens)::bigint as output_tokens, sum(s.cached_tokens)::bigint as cached_tokens, sum(s.llm_cost) as llm_cost,
+       sum(s.ran)::bigint as ran, sum(s.priced)::bigint as priced, sum(s.told)::bigint as told
 from delta d cross join lateral (
-  select d.agent_id, d.customer, d.from_status, d.from_day, -d.tasks, -d.from_input_tokens, -d.from_output_tokens, -d.from_cached_tokens, -d.from_llm_cost
+  select d.agent_id, d.customer, d.from_status, d.from_day, -d.tasks, -d.from_input_tokens, -d.from_output_tokens, -d.from_cached_tokens, -d.from_llm_cost,
+    -d.from_ran, -d.from_priced, -d.from_input_told - 2 * d.from_output_told - 3 * d.from_cached_told - 4 * d.from_cost_told
   where d.from_status is not null
   union all
-  select d.agent_id, d.customer, d.to_status, d.to_day, d.tasks, d.to_input_tokens, d.to_output_tokens, d.to_cached_tokens, d.to_llm_cost
-) s(agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost)
+  select d.agent_id, d.customer, d.to_status, d.to_day, d.tasks, d.to_input_tokens, d.to_output_tokens, d.to_cached_tokens, d.to_llm_cost,
+    d.to_ran, d.to_priced, d.to_input_told + 2 * d.to_output_told + 3 * d.to_cached_told + 4 * d.to_cost_told
+) s(agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost, ran, priced, told)
 group by s.agent_id, s.customer, s.status, s.day;
 
 select is(fold_rollups(1), 1::bigint, 'one is folded');
@@ -46,8 +49,9 @@ select set_eq('select * from queue_metrics()', 'select * from unfolded', 'unnoti
 select is(fold_rollups(), 0::bigint, 'and there is nothing more to fold');
 
 select set_eq(
-  'select agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost from task_rollups',
-  'select agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost from groups',
+  'select agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost, ran, priced,
+          input_told + 2 * output_told + 3 * cached_told + 4 * cost_told from task_rollups',
+  'select * from groups',
   'the rollups hold what the deltas held, by agent, customer, status and day');
 select is((select count(*) from task_rollups where day is not null), (select count(*) from (
     select distinct agent_id, customer, status, finished_at::date from tasks where finished_at is not null) g), 'one row a group');
@@ -56,6 +60,11 @@ select set_eq(
   $$select agent_id, customer, finished_at::date, _response_bucket(finished_at - created_at), count(*)
     from tasks where status = 'completed' group by 1, 2, 3, 4$$,
   'the histogram holds the completed tasks by their response times');
+select set_eq(
+  'select agent_id, customer, hour, bucket, tasks from hourly_histogram',
+  $$select agent_id, customer, _hour(finished_at), _response_bucket(finished_at - created_at), count(*)
+    from tasks where status = 'completed' group by 1, 2, 3, 4$$,
+  'the hourly one, too');
 
 -- a second folding adds
 select report(claim(enqueue_task('_fr c', '/13', customer => 'acme')), 'success', '1') from configure_agent('_fr c');

@@ -2,11 +2,11 @@
 -- after foldings; a finished task belongs to its day in the reporting time zone.
 begin;
 \ir scenarios.sql
-select plan(29);
+select plan(37);
 
 -- --- the truth, counted ---------------------------------------------------------------------------
 create function pg_temp.counted(from_day date, to_day date, statuses text[], agents text[], customers text[])
-returns table (status text, tasks bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, llm_cost numeric, median interval)
+returns table (status text, tasks bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, llm_cost numeric, ran bigint, priced bigint, median interval)
 language sql as $$
   with matching as (
     select t.status, t.finished_at - t.created_at as response, u.*
@@ -14,16 +14,17 @@ language sql as $$
     join lakequeue.agents g on g.id = t.agent_id
     cross join lakequeue.installation i
     cross join lateral (
-      select coalesce(sum(a.input_tokens), 0)::bigint as input, coalesce(sum(a.output_tokens), 0)::bigint as output,
-             coalesce(sum(a.cached_tokens), 0)::bigint as cached, coalesce(sum(a.llm_cost), 0) as cost
+      select sum(a.input_tokens)::bigint as input, sum(a.output_tokens)::bigint as output,
+             sum(a.cached_tokens)::bigint as cached, sum(a.llm_cost) as cost,
+             count(*) > 0 and t.finished_at is not null as ran, bool_and(a.llm_cost is not null) as known
       from lakequeue.task_attempts a where a.task_id = t.id) u
     where (counted.agents is null or g.name = any(counted.agents)) and (counted.customers is null or t.customer = any(counted.customers))
       and (t.finished_at is null
            or ((from_day is null or (t.finished_at at time zone i.time_zone)::date >= from_day)
                and (to_day is null or (t.finished_at at time zone i.time_zone)::date <= to_day)))
   )
-  select s.status::text, count(m.status), coalesce(sum(m.input), 0)::bigint, coalesce(sum(m.output), 0)::bigint,
-         coalesce(sum(m.cached), 0)::bigint, coalesce(sum(m.cost), 0),
+  select s.status::text, count(m.status), sum(m.input)::bigint, sum(m.output)::bigint, sum(m.cached)::bigint, sum(m.cost),
+         count(*) filter (where m.ran), count(*) filter (where m.ran and m.known),
          percentile_disc(0.5) within group (order by m.response) filter (where m.status = 'completed')
   from unnest(enum_range(null::lakequeue.task_status)) s(status)
   left join matching m on m.status = s.status
@@ -38,8 +39,8 @@ create function pg_temp.differences() returns text language sql as $$
     select coalesce(m.status, c.status) || ' ' || coalesce(m::text, 'nothing') || ' is not ' || coalesce(c::text, 'nothing')
     from lakequeue.queue_metrics(f.from_day, f.to_day, f.statuses, f.agents, f.customers) m
     full join pg_temp.counted(f.from_day, f.to_day, f.statuses, f.agents, f.customers) c on c.status = m.status
-    where (m.tasks, m.input_tokens, m.output_tokens, m.cached_tokens, m.llm_cost)
-            is distinct from (c.tasks, c.input_tokens, c.output_tokens, c.cached_tokens, c.llm_cost)
+    where (m.tasks, m.input_tokens, m.output_tokens, m.cached_tokens, m.llm_cost, m.ran, m.priced)
+            is distinct from (c.tasks, c.input_tokens, c.output_tokens, c.cached_tokens, c.llm_cost, c.ran, c.priced)
        or (m.median_response is null) <> (c.median is null)
        or abs(extract(epoch from m.median_response) / greatest(extract(epoch from c.median), 0.001) - 1) > 0.0251) d(difference)
 $$;
@@ -127,14 +128,49 @@ select is(pg_temp.differences(), null, 'rollups and new deltas together equal a 
 select fold_rollups();
 select is(pg_temp.differences(), null, 'folded again, they do');
 
+-- D7: every combination of range, statuses, agents and customers
+delete from filters;
+insert into filters
+select * from (values (null::date, null::date), ('2026-01-02', '2026-01-03'), ('2026-01-03', null), (null, '2026-01-02')) r(from_day, to_day)
+cross join (values (null::text[]), ('{enqueued,failed}'), ('{processing,completed,cancelled}')) s(statuses)
+cross join (values (null::text[]), ('{"metrics 0"}'), ('{"metrics 1","metrics 2"}')) a(agents)
+cross join (values (null::text[]), ('{""}'), ('{acme,umbrella}'), ('{nobody}')) c(customers);
+select is_empty($$
+  select f.* from pg_temp.filters f
+  where (select sum(m.tasks) from queue_metrics(f.from_day, f.to_day, f.statuses, f.agents, f.customers) m)
+    <> (select count(*) from list_tasks(f.from_day, f.to_day, f.statuses, f.agents, f.customers, 1000))$$, 'as many tasks as the list has');
+select is_empty($$
+  select f.* from pg_temp.filters f
+  where (select sum(m.llm_cost) from queue_metrics(f.from_day, f.to_day, f.statuses, f.agents, f.customers) m)
+    is distinct from (select c.cost from cost_report(f.from_day, f.to_day, f.statuses, f.agents, f.customers, '{}') c where c.kind = 'llm')$$,
+  'at the cost that the report tells');
+select is(pg_temp.differences(), null, format('%s filters, all that can be combined, equal a count', count(*))) from filters;
+
 -- --- what they say ---------------------------------------------------------------------------------
 select results_eq(
   $$select status from queue_metrics()$$, $$values ('enqueued'), ('processing'), ('completed'), ('failed'), ('cancelled')$$,
   'there is a row for every status');
 select results_eq(
   $$select status, tasks, input_tokens, llm_cost, median_response from queue_metrics(customers => array['nobody'], statuses => array['failed', 'completed'])$$,
-  $$values ('completed', 0::bigint, 0::bigint, 0::numeric, null::interval), ('failed', 0, 0, 0, null)$$,
+  $$values ('completed', 0::bigint, null::bigint, null::numeric, null::interval), ('failed', 0, null, null, null)$$,
   'for every one asked for, also where there is nothing; without a completed task there is no median');
+select configure_agent('metrics told');
+create function pg_temp.told() returns text language sql as $$
+  select concat_ws(' ', coalesce(sum(m.input_tokens)::text, '-'), coalesce(sum(m.output_tokens)::text, '-'), coalesce(sum(m.cached_tokens)::text, '-'),
+                   coalesce(sum(m.llm_cost)::text, '-'), sum(m.priced) || '/' || sum(m.ran))
+  from lakequeue.queue_metrics(agents => array['metrics told']) m $$;
+create temporary table told as select claim(enqueue_task('metrics told', '/' || n)) as attempt, n from generate_series(1, 3) n;
+select is(pg_temp.told(), '- - - - 0/0', 'while they run nothing is known, and nothing is owed an answer');
+select report(attempt, 'success', '1') from told where n = 1 \gset
+select is(pg_temp.told(), '- - - - 0/1', 'a task that told nothing: unknown, not 0');
+select report(attempt, 'success', '1', input_tokens => 0, llm_cost => 0) from told where n = 2 \gset
+select is(pg_temp.told(), '0 - - 0 1/2', 'one that told 0: 0, as far as it told');
+select fold_rollups() \gset
+select is(pg_temp.told(), '0 - - 0 1/2', 'also when folded');
+select record_usage(attempt, 100, 10, 5, 0.5) from told where n = 1 \gset
+select report(attempt, 'success', '1') from told where n = 3 \gset
+select is(pg_temp.told(), '100 10 5 0.5 2/3', 'settled later by the trace');
+
 update installation set time_zone = 'UTC';
 select configure_agent('metrics day');
 select set_clock('2026-05-01 23:50+00');

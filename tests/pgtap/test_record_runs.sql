@@ -1,7 +1,7 @@
 -- record_runs: the run of each attempt is noted once, also of one that has ended meanwhile; answers come in order.
 begin;
 \ir scenarios.sql
-select plan(32);
+select plan(34);
 
 select start() as a \gset
 select start() as b \gset
@@ -23,6 +23,15 @@ select start() as d \gset
 select results_eq(format('select answer from record_runs(array[%1$s, %1$s, %1$s], array[31, 32, 31])', :d),
                   $$ values ('recorded'), ('conflict'), ('recorded') $$, 'two runs in a call: the first one counts');
 select attempt_is(:d, '{"run_id": 31}', 'it does');
+
+-- when
+select start() as g \gset
+select advance('7 s') \gset
+select answer from record_runs(array[:g], array[41]) \gset
+select is((select a.submitted_at from task_attempts a where a.id = :g), _now(), 'when it was submitted is noted');
+select advance('7 s') \gset
+select answer from record_runs(array[:g], array[41]) \gset
+select is((select a.submitted_at from task_attempts a where a.id = :g), _now() - interval '7 s', 'the first time');
 
 -- a paid run is never lost from the books
 create temporary table closed as

@@ -1,7 +1,7 @@
 -- All about one task in one piece of JSON, and none of its secrets.
 begin;
 \ir scenarios.sql
-select plan(19);
+select plan(27);
 
 -- a task that failed once, then completed
 create temporary table first as select start() as attempt;
@@ -30,6 +30,23 @@ select is((select array_agg(l ->> 'kind' order by n) from detail cross join late
 select is((select bool_and((l ->> 'at')::timestamptz >= before) from (
     select l, lag((l ->> 'at')::timestamptz, 1, '-infinity') over (order by n) as before
     from detail cross join lateral jsonb_array_elements(d -> 'timeline') with ordinality x(l, n)) t), true, 'in order');
+
+-- what can be done with it, and the last sign of life
+select is((select d -> 'actions' from detail), '["reprocess"]', 'a completed task can be reprocessed');
+select start() as running \gset
+select is((task_detail(task_of(:running)) #>> '{attempts,0,heartbeat_at}')::timestamptz, _now(), 'a claim is a sign of life');
+select advance('3 min') \gset
+select answer from extend_leases(array[:running], array[token(:running)]) \gset
+select advance('50 s') \gset
+select is((task_detail(task_of(:running)) #>> '{attempts,0,heartbeat_at}')::timestamptz, _now() - interval '50 s', 'so is a heartbeat');
+select configure_agent(agent_of(task_of(:running)), lease_duration => '1 min') \gset
+select is((task_detail(task_of(:running)) #>> '{attempts,0,heartbeat_at}')::timestamptz, _now(), 'a shorter lease puts it not into the future');
+select configure_agent(agent_of(task_of(:running)), lease_duration => '1 hour') \gset
+select is((task_detail(task_of(:running)) #>> '{attempts,0,heartbeat_at}')::timestamptz, _now() - interval '230 s', 'nor a longer one before the claim');
+select is(task_detail(task_of(:running)) -> 'actions', '["cancel", "priority"]', 'a running task can be cancelled, or get another priority');
+select cancel_task(task_of(:running), actor => 'ops') \gset
+select is(task_detail(task_of(:running)) -> 'actions', '["priority"]', 'but not be cancelled twice');
+select is((select (d -> 'attempts' -> 1) ? 'heartbeat_at' from detail), false, 'an ended attempt has no sign of life');
 
 -- secrets
 select is((select count(*) from detail, task_attempts a where a.task_id = detail.task

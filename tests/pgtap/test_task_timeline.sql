@@ -1,7 +1,7 @@
 -- What happened to a task, by when, who and why: from task, attempts and events.
 begin;
 \ir scenarios.sql
-select plan(18);
+select plan(19);
 
 create temporary table task as select new_task() as id;
 create function pg_temp.line(kind text) returns text language sql as $$
@@ -20,6 +20,8 @@ select is(pg_temp.line('claimed'), '12:01 attempt 1 by w1: -', 'a claim is told 
 select is(pg_temp.line('attempt_failed'), '12:02 attempt 1 by w1: too slow', 'the end of an attempt with the error');
 select is((select detail from task_timeline l, task where l.task_id = task.id and l.kind = 'attempt_failed'),
   '{"run_id": 4711, "trace_id": "tr-1", "error_class": "timeout"}', 'and its run');
+select is(pg_temp.line('submitted') || (select l.detail from task_timeline l, task where l.task_id = task.id and l.kind = 'submitted'),
+  '12:01 attempt 1 by w1: -{"run_id": 4711}', 'between them that its run was submitted');
 select is(pg_temp.line('enqueued') || pg_temp.line('claimed'), '12:00 attempt - by -: -12:01 attempt 1 by w1: -', 'nothing of it is told twice');
 select set_clock('2026-01-01 12:30+00');
 create temporary table second as select claim_again(id) as attempt from task;
@@ -34,7 +36,7 @@ select report(attempt, 'cancelled') from second;
 select is(pg_temp.line('attempt_cancelled'), '12:31 attempt 2 by w2: -', 'the second attempt has its own lines');
 select is(pg_temp.line('cancelled'), '12:31 attempt - by -: -', 'and the task its end');
 select is((select array_agg(l.kind order by l.at, l.attempt_number nulls first) from task_timeline l, task where l.task_id = task.id and l.kind not like 'cancel\_%'),
-  '{enqueued,claimed,attempt_failed,claimed,cancelled,attempt_cancelled}', 'that is all');
+  '{enqueued,claimed,submitted,attempt_failed,claimed,cancelled,attempt_cancelled}', 'that is all');
 select is((select count(*) from task_timeline where task_id is null), 0::bigint, 'what agents and people did without a task is not in it');
 
 select is(pg_temp.line('attempt_running'), null, 'a running attempt has not ended');

@@ -6,16 +6,19 @@ import shutil
 import subprocess
 import threading
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Json
 
 from lakequeue import database as lakequeue_database
 from lakequeue import migrate
 from lakequeue.errors import Problem
 from lakequeue.migrate import MigrationError, Source, Status, VersionMismatch
+from tests.race.scene import VIOLATIONS, call
 from tests.servers import INSTALLER, Database
 
 REAL = migrate.installed_source()
@@ -92,6 +95,41 @@ def test_what_was_purged_before_the_migration_is_in_the_hours(database: Database
     assert database.query("select status::text, tasks from lakequeue.hourly_rollups") == [
         ("failed", 3)
     ]
+
+
+@on_one_server
+def test_what_was_told_before_the_migration_is_counted(database: Database) -> None:
+    """0009: coverage and hours are those of the tasks there are, folded or not."""
+    agent = database.connect()
+    call(agent, "configure_agent", agent="a")
+    usages: list[dict[str, Any]] = [
+        {},
+        {"input_tokens": 0},
+        {"output_tokens": 7, "llm_cost": Decimal("0.5")},
+    ]
+    for number, used in enumerate(usages):
+        call(agent, "enqueue_task", agent="a", document_path=f"/{number}")
+        (row,) = call(agent, "dequeue_tasks", worker="w", batch_size=1)
+        report = {"attempt": row["attempt_id"], "token": row["callback_token"]}
+        call(agent, "record_callback", **report, outcome="success", result=Json({}), **used)
+        if number == 1:
+            call(agent, "fold_rollups")
+    call(agent, "enqueue_task", agent="a", document_path="/waits")
+    database.query(
+        """with purged as (
+             insert into lakequeue.purged_tasks
+             values (1, 'acme', 'failed', lakequeue._hour(now()), null, 3, 0, 0, 0, 0))
+           insert into lakequeue.task_rollups
+           values (1, 'acme', 'failed', lakequeue._day(now()), 3, 0, 0, 0, 0)"""
+    )
+    told = database.query("select * from lakequeue.queue_metrics()")
+    migrate.revert_to(database.conninfo(), "lakequeue-0008-dashboard")
+    migrate.migrate(database.conninfo())
+    problems = [row for (row,) in database.query(VIOLATIONS) if "hours:" not in row]
+    assert problems == []
+    after = database.query("select * from lakequeue.queue_metrics()")
+    unknown = ("failed", 3, None, None, None, None, 3, 0, None)
+    assert after == [unknown if row[0] == "failed" else row for row in told]
 
 
 def test_everything_belongs_to_the_owner_role(pristine: Database) -> None:

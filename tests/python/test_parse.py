@@ -241,6 +241,8 @@ def test_the_program_is_printed_as_it_was_called(
 def test_status_shows_what_was_done(parsed: list[dict[str, Any]], data_dir: Path) -> None:
     table = run("status", "--data-dir", data_dir).stdout
     assert "document-parser" in table
+    assert re.search(r"^cancelled( +0)( +\N{EN DASH}){4}", table, re.MULTILINE), "unknown, not 0"
+    assert re.search(r"^completed .* \d+ of \d+ ", table, re.MULTILINE), "priced of those that ran"
     shown = json.loads(run("status", "--data-dir", data_dir, "--json").stdout)
     done = {row["status"]: row["tasks"] for row in shown["tasks"]}
     assert done["completed"] >= sum(row["status"] == "completed" for row in parsed)

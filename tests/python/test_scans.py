@@ -216,6 +216,7 @@ CALLS = [
     Call(OPERATOR, "reprocess_tasks(array[%(completed)s]::bigint[])"),
     # reading
     Call(READER, "queue_metrics()", lambda rows: len(rows) == 5, rows=3000),
+    Call(READER, "action_scope('retry')", lambda rows: len(rows) == 5, rows=3000),
     Call(READER, "queue_metrics(current_date - 7, current_date, array['failed'], array['plain'])"),
     Call(READER, "list_tasks()", lambda rows: len(rows) == 50, rows=10_000, blocks=10_000),
     Call(

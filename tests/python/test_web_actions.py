@@ -190,6 +190,8 @@ def test_a_viewer_can_write_by_no_route(queue: Queue, tmp_path: Path, person: st
         for path in ("/tasks", "/agents", "/tasks/1", "/upload", "/costs"):
             page = client.get(path).get_data(as_text=True)
             assert 'method="post"' not in page, f"nor does {path} offer it"
+            told = "An operator is made" if path == "/upload" else "ask an operator to"
+            assert told in page, f"{path} says why"
         assert "You cannot upload here" in client.get("/upload").get_data(as_text=True)
         assert everything(queue.database, tmp_path) == before
         client.environ_base["HTTP_X_FORWARDED_EMAIL"] = "ann"
@@ -305,6 +307,10 @@ def test_the_overview_shows_the_course_and_what_needs_attention(
     history = as_json(client.get("/api/history?range=today"))
     assert sum(step["completed"] for step in history["steps"]) == 1
     assert history["response"]["tasks"] == 1
+    (hour,) = history["responses"]
+    assert hour["tasks"] == 1
+    assert hour["p50"] > 0
+    assert "Response time by the hour" in page
     assert "No worker" not in page, "the agent is paused: nobody is missed"
 
 
@@ -321,6 +327,22 @@ def test_a_task_offers_what_its_status_allows(queue: Queue, client: FlaskClient)
     page = client.get(f"/tasks/{waiting}").get_data(as_text=True)
     assert 'id="act-retry"' in page
     assert 'id="act-cancel"' not in page
+
+
+def test_a_running_attempt_says_when_it_was_submitted_and_last_heard_of(
+    queue: Queue, client: FlaskClient
+) -> None:
+    task = queue.enqueue()
+    row = queue.claim()
+    page = text(client.get(f"/tasks/{task}"))
+    assert "Not submitted yet" in page
+    assert re.search(r"\d Last sign of life: its claim", page)
+    queue.call("record_runs", attempts=[row["attempt_id"]], run_ids=[4711])
+    queue.call("extend_leases", attempts=[row["attempt_id"]], tokens=[row["callback_token"]])
+    page = text(client.get(f"/tasks/{task}"))
+    assert re.search(r"\d\d:\d\d:\d\d Submitted as run 4711", page)
+    assert re.search(r"\d\d:\d\d:\d\d Last sign of life It holds", page)
+    assert "Submitted attempt 1 by" in page, "in the events, too"
 
 
 def test_run_and_trace_are_linked_where_the_workspace_is_known(

@@ -220,6 +220,8 @@ def test_a_cost_that_nobody_told_is_a_dash_with_its_coverage(
     numbers = as_json(client.get("/api/metrics"))
     assert numbers["llm_cost"] is None
     assert {row["llm_cost"] for row in numbers["statuses"].values()} == {None}
+    assert (numbers["input_tokens"], numbers["cached_tokens"]) == (100, None)
+    assert "how many were cached is not known" in page
     queue.complete({}, llm_cost=0)
     page = words(now(client, "/"))
     assert "Model cost $0.00 USD, by the traces; priced 1 of 2 finished tasks" in page
@@ -545,6 +547,7 @@ def test_a_read_that_takes_too_long_ends_in_words(
         assert "This took the database too long. Ask for fewer days." in text(page)
         answer = client.get("/api/tasks")
         assert (answer.status_code, as_json(answer)["error"]["code"]) == (503, "too_slow")
+        assert answer.headers["Retry-After"] == page.headers["Retry-After"] == "5"
         blocker.rollback()
         assert client.get("/tasks").status_code == 200
 

@@ -41,6 +41,11 @@ with usage as (
   select a.task_id,
          coalesce(sum(a.input_tokens), 0) as input, coalesce(sum(a.output_tokens), 0) as output,
          coalesce(sum(a.cached_tokens), 0) as cached, coalesce(sum(a.llm_cost), 0) as cost,
+         1 as ran, (count(a.llm_cost) = count(*))::integer as priced,
+         (count(a.input_tokens) > 0)::integer as input_told,
+         (count(a.output_tokens) > 0)::integer as output_told,
+         (count(a.cached_tokens) > 0)::integer as cached_told,
+         (count(a.llm_cost) > 0)::integer as cost_told,
          count(*) as attempts,
          count(*) filter (where a.status = 'running') as running,
          count(*) filter (where a.status = 'succeeded') as succeeded
@@ -50,34 +55,46 @@ with usage as (
   select t.agent_id, t.customer, t.status, lakequeue._day(t.finished_at) as day,
          case when t.status = 'completed'
               then lakequeue._response_bucket(t.finished_at - t.created_at) end as bucket,
-         1 as tasks, u.input, u.output, u.cached, u.cost
+         lakequeue._hour(t.finished_at) as hour, 1 as tasks, u.input, u.output, u.cached, u.cost,
+         u.ran, u.priced, u.input_told, u.output_told, u.cached_told, u.cost_told
     from lakequeue.tasks t
     left join usage u on u.task_id = t.id
   union all
-  select p.agent_id, p.customer, p.status, lakequeue._day(p.hour), p.bucket, p.tasks,
-         p.input_tokens, p.output_tokens, p.cached_tokens, p.llm_cost
+  select p.agent_id, p.customer, p.status, lakequeue._day(p.hour), p.bucket, p.hour,
+         p.tasks, p.input_tokens, p.output_tokens, p.cached_tokens, p.llm_cost,
+         p.ran, p.priced, p.input_told, p.output_told, p.cached_told, p.cost_told
     from lakequeue.purged_tasks p
 ), brute as (
   select c.agent_id, c.customer, c.status, c.day,
          sum(c.tasks)::numeric as tasks, coalesce(sum(c.input), 0) as input,
          coalesce(sum(c.output), 0) as output, coalesce(sum(c.cached), 0) as cached,
-         coalesce(sum(c.cost), 0) as cost
+         coalesce(sum(c.cost), 0) as cost, coalesce(sum(c.ran), 0) as ran,
+         coalesce(sum(c.priced), 0) as priced, coalesce(sum(c.input_told), 0) as input_told,
+         coalesce(sum(c.output_told), 0) as output_told,
+         coalesce(sum(c.cached_told), 0) as cached_told, coalesce(sum(c.cost_told), 0) as cost_told
     from counted c
    group by 1, 2, 3, 4
 ), kept as (
   select s.agent_id, s.customer, s.status, s.day, sum(s.tasks) as tasks,
          sum(s.input_tokens) as input, sum(s.output_tokens) as output,
-         sum(s.cached_tokens) as cached, sum(s.llm_cost) as cost
+         sum(s.cached_tokens) as cached, sum(s.llm_cost) as cost, sum(s.ran) as ran,
+         sum(s.priced) as priced, sum(s.input_told) as input_told,
+         sum(s.output_told) as output_told, sum(s.cached_told) as cached_told,
+         sum(s.cost_told) as cost_told
     from (select r.agent_id, r.customer, r.status, r.day, r.tasks, r.input_tokens, r.output_tokens,
-                 r.cached_tokens, r.llm_cost
+                 r.cached_tokens, r.llm_cost, r.ran, r.priced, r.input_told, r.output_told,
+                 r.cached_told, r.cost_told
             from lakequeue.task_rollups r
           union all
           select s.agent_id, s.customer, s.status, s.day, s.tasks, s.input_tokens, s.output_tokens,
-                 s.cached_tokens, s.llm_cost
+                 s.cached_tokens, s.llm_cost, s.ran, s.priced, s.input_told, s.output_told,
+                 s.cached_told, s.cost_told
             from lakequeue.task_deltas d cross join lateral lakequeue._delta_sides(d) s) s
    group by 1, 2, 3, 4
   having sum(s.tasks) <> 0 or sum(s.input_tokens) <> 0 or sum(s.output_tokens) <> 0
-      or sum(s.cached_tokens) <> 0 or sum(s.llm_cost) <> 0
+      or sum(s.cached_tokens) <> 0 or sum(s.llm_cost) <> 0 or sum(s.ran) <> 0
+      or sum(s.priced) <> 0 or sum(s.input_told) <> 0 or sum(s.output_told) <> 0
+      or sum(s.cached_told) <> 0 or sum(s.cost_told) <> 0
 ), times_brute as (
   select c.agent_id, c.customer, c.day, c.bucket, sum(c.tasks)::numeric as tasks
     from counted c where c.bucket is not null group by 1, 2, 3, 4
@@ -89,6 +106,22 @@ with usage as (
           select s.agent_id, s.customer, s.day, s.bucket, s.tasks
             from lakequeue.task_deltas d cross join lateral lakequeue._delta_sides(d) s
            where s.bucket is not null) h
+   group by 1, 2, 3, 4
+  having sum(h.tasks) <> 0
+), hour_times_brute as (
+  select c.agent_id, c.customer, c.hour, c.bucket, sum(c.tasks)::numeric as tasks
+    from counted c
+   where c.bucket is not null and c.hour >= lakequeue._now() - interval '34 days'
+   group by 1, 2, 3, 4
+), hour_times_kept as (
+  select h.agent_id, h.customer, h.hour, h.bucket, sum(h.tasks) as tasks
+    from (select r.agent_id, r.customer, r.hour, r.bucket, r.tasks
+            from lakequeue.hourly_histogram r
+          union all
+          select s.agent_id, s.customer, s.hour, s.bucket, s.tasks
+            from lakequeue.task_deltas d cross join lateral lakequeue._delta_sides(d) s
+           where s.bucket is not null) h
+   where h.hour >= lakequeue._now() - interval '34 days'  -- older ones are forgotten
    group by 1, 2, 3, 4
   having sum(h.tasks) <> 0
 ), hours_brute as (
@@ -166,6 +199,13 @@ select 'rule 15, response times: ' || p.how || ' ' || p::text
   from ((select 'kept, not true:' as how, k.* from (table times_kept except table times_brute) k)
         union all
         (select 'true, not kept:', b.* from (table times_brute except table times_kept) b)) p
+union all
+select 'rule 15, response times by the hour: ' || p.how || ' ' || p::text
+  from ((select 'kept, not true:' as how, k.*
+           from (table hour_times_kept except table hour_times_brute) k)
+        union all
+        (select 'true, not kept:', b.*
+           from (table hour_times_brute except table hour_times_kept) b)) p
 union all
 select 'rule 15, hours: ' || p.how || ' ' || p::text
   from ((select 'kept, not true:' as how, k.* from (table hours_kept except table hours_brute) k)

@@ -52,6 +52,8 @@ def command(data_dir: Path | None, agents: tuple[str, ...], as_json: bool) -> No
         click.echo("No agents yet: `lakequeue parse` makes one, or lakequeue.configure_agent(…).")
 
 
+UNKNOWN = "\N{EN DASH}"
+
 TASKS = (
     Column("tasks", 10),
     Column("count", 12, right=True),
@@ -59,6 +61,7 @@ TASKS = (
     Column("cached", 15, right=True),
     Column("output tokens", 15, right=True),
     Column("USD", 12, right=True),
+    Column("priced", 25, right=True),
     Column("median response", 16, right=True),
 )
 AGENTS = (
@@ -85,12 +88,17 @@ def _task_cells(row: dict[str, Any]) -> list[str]:
     return [
         row["status"],
         f"{row['tasks']:,}",
-        f"{row['input_tokens']:,}",
-        f"{row['cached_tokens']:,}",
-        f"{row['output_tokens']:,}",
-        f"{row['llm_cost']:.4f}",
+        _known(row["input_tokens"], ","),
+        _known(row["cached_tokens"], ","),
+        _known(row["output_tokens"], ","),
+        _known(row["llm_cost"], ".4f"),
+        f"{row['priced']:,} of {row['ran']:,}" if row["ran"] else "",
         _duration(row["median_response"]),
     ]
+
+
+def _known(value: Decimal | int | None, form: str) -> str:
+    return UNKNOWN if value is None else format(value, form)
 
 
 def _agent_cells(row: dict[str, Any]) -> list[str]:

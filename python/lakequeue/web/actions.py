@@ -17,7 +17,7 @@ from urllib.parse import quote
 from flask import Blueprint, flash, jsonify, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from lakequeue.web import guard, views
+from lakequeue.web import filters, guard, views
 from lakequeue.web.filters import BadFilter, Filter, parse_key
 
 blueprint = Blueprint("actions", __name__)
@@ -35,8 +35,6 @@ class Action:
     """Something that is done to many tasks by one function of the database."""
 
     function: str
-    statuses: tuple[str, ...]
-    """The statuses that it can concern: the function decides about each task itself."""
     verb: str
     effect: str
     outcomes: dict[str, str]
@@ -46,7 +44,6 @@ class Action:
 ACTIONS = {
     "cancel": Action(
         "cancel_tasks",
-        ("enqueued", "processing"),
         "Cancel",
         "Tasks that wait are cancelled at once; those that are processing are asked to stop. "
         "A result that comes first is kept.",
@@ -54,7 +51,6 @@ ACTIONS = {
     ),
     "retry": Action(
         "retry_tasks",
-        ("failed", "cancelled"),
         "Retry",
         "The same tasks go back to the queue, at their old places, with all their attempts again. "
         "One with a stored result is completed from it, at no cost.",
@@ -62,14 +58,12 @@ ACTIONS = {
     ),
     "reprocess": Action(
         "reprocess_tasks",
-        ("completed",),
         "Reprocess",
         "Each gets a new task, which costs tokens again; the old one and its result stay.",
         {"enqueued": "reprocessed by new tasks"},
     ),
     "priority": Action(
         "set_priorities",
-        ("enqueued", "processing"),
         "Set the priority of",
         "Tasks that wait take their new place at once; 9 goes first.",
         {"changed": "changed"},
@@ -129,7 +123,7 @@ def on_tasks() -> ResponseReturnValue:
         return _confirm(chosen, name, picked, whole, back)
     tally = _apply(
         action,
-        _fitting(chosen, action) if whole else iter(picked),
+        _fitting(chosen, _concerned(_scope(chosen, name))) if whole else iter(picked),
         reason=request.form.get("reason", "").strip() or None,
         **more,
     )
@@ -154,17 +148,18 @@ def _back(chosen: Filter) -> str:
 def _confirm(
     chosen: Filter, name: str, picked: list[int], whole: bool, back: str
 ) -> ResponseReturnValue:
-    action = ACTIONS[name]
-    count, others = _count(chosen, action) if whole else (len(picked), {})
+    scope = _scope(chosen, name) if whole else []
+    concerned = _concerned(scope)
     return render_template(
         "confirm.html",
-        action=action,
+        action=ACTIONS[name],
         name=name,
         chosen=chosen,
         whole=whole,
         picked=picked,
-        count=count,
-        others=others,
+        count=_count(chosen, scope) if whole else len(picked),
+        concerned=concerned,
+        others=[] if chosen.document else [row for row in scope if not row["concerned"]],
         most=MOST_TASKS,
         back=back,
         page_of=request.form.get("page_of", ""),
@@ -173,22 +168,24 @@ def _confirm(
     )
 
 
-def _count(chosen: Filter, action: Action) -> tuple[int, dict[str, int]]:
-    """How many fit the filter now, and those that fit but cannot be concerned, by status."""
+def _scope(chosen: Filter, name: str) -> list[dict[str, Any]]:
+    """How many tasks fit the filter, by status, and which statuses the action can concern."""
+    return filters.in_order(views.reads().call("action_scope", action=name, **chosen.parameters()))
+
+
+def _concerned(scope: list[dict[str, Any]]) -> list[str]:
+    return [row["status"] for row in scope if row["concerned"]]
+
+
+def _count(chosen: Filter, scope: list[dict[str, Any]]) -> int:
+    """How many it can concern now; of those with a word in the path no more than are done."""
     if chosen.document:
-        return sum(1 for _ in itertools.islice(_fitting(chosen, action), MOST_TASKS)), {}
-    counts = {
-        row["status"]: row["tasks"]
-        for row in views.reads().call("queue_metrics", **chosen.parameters())
-    }
-    fit = sum(counts.get(status, 0) for status in action.statuses)
-    others = {name: n for name, n in counts.items() if n and name not in action.statuses}
-    return fit, others
+        return sum(1 for _ in itertools.islice(_fitting(chosen, _concerned(scope)), MOST_TASKS))
+    return sum(row["tasks"] for row in scope if row["concerned"])
 
 
-def _fitting(chosen: Filter, action: Action) -> Iterator[int]:
+def _fitting(chosen: Filter, statuses: list[str]) -> Iterator[int]:
     """The ids, newest first, read page by page while the action goes on."""
-    statuses = [name for name in chosen.statuses or action.statuses if name in action.statuses]
     parameters = {**chosen.listing(), "statuses": statuses}
     after: dict[str, Any] = {}
     while statuses:

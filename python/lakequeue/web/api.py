@@ -30,7 +30,8 @@ def _page_size(default: int, largest: int = LARGEST_PAGE) -> int:
 def metrics() -> Response:
     """The overview's numbers; same filter as the page. Times in seconds, money in USD.
 
-    A cost that nobody has told is null; `priced` of `looked_at` finished tasks have theirs.
+    Tokens and costs that nobody has told are null, not 0; of `ran` finished tasks `priced` have a
+    cost in full.
     """
     chosen = _filter()
     found = views.metrics(chosen)

@@ -186,7 +186,6 @@ def _teach_templates(app: Flask) -> None:
         unknown=formats.UNKNOWN,
         low_confidence=views.LOW_CONFIDENCE,
         most_counted=views.MOST_COUNTED,
-        priced_of=views.PRICED_OF,
         no_text_note=views.NO_TEXT,
     )
 
@@ -220,7 +219,9 @@ def _unavailable(error: Problem) -> ResponseReturnValue:
 def _database_error(error: psycopg.Error) -> ResponseReturnValue:
     state = error.sqlstate or ""
     if state == "57014":
-        return _show(503, "This took the database too long.", "Ask for fewer days.", "too_slow")
+        response = _show(503, "This took the database too long.", "Ask for fewer days.", "too_slow")
+        response.headers["Retry-After"] = RETRY_SECONDS
+        return response
     if state.startswith("22"):
         return _show(422, "A value has the wrong form.", "Check the numbers.", "wrong_shape")
     return _unexpected(error)

@@ -133,10 +133,15 @@ def _runs(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
     return found
 
 
+def is_hourly(at: datetime.datetime, until: datetime.datetime) -> bool:
+    """Whether a step is an hour, else a day."""
+    return until - at <= datetime.timedelta(hours=2)
+
+
 def step_label(at: datetime.datetime, until: datetime.datetime, zone: ZoneInfo) -> str:
     """An hour or a day in words."""
     local, end = at.astimezone(zone), until.astimezone(zone)
-    if until - at > datetime.timedelta(hours=2):
+    if not is_hourly(at, until):
         return formats.day(local)
     return f"{local.day} {local:%b %H:%M} to {end:%H:%M}"
 
@@ -145,7 +150,7 @@ def time_marks(rows: Sequence[dict[str, Any]], zone: ZoneInfo) -> list[str]:
     """The beginning, the middle and the end of the time axis."""
     if not rows:
         return []
-    hourly = rows[0]["until"] - rows[0]["at"] <= datetime.timedelta(hours=2)
+    hourly = is_hourly(rows[0]["at"], rows[0]["until"])
     one_day = hourly and rows[-1]["at"] - rows[0]["at"] < datetime.timedelta(hours=25)
 
     def mark(at: datetime.datetime) -> str:
@@ -154,4 +159,6 @@ def time_marks(rows: Sequence[dict[str, Any]], zone: ZoneInfo) -> list[str]:
             return f"{local:%H:%M}"
         return f"{local.day} {local:%b %H:%M}" if hourly else f"{local.day} {local:%b}"
 
-    return [mark(rows[0]["at"]), mark(rows[len(rows) // 2]["at"]), mark(rows[-1]["at"])]
+    # As many as there are steps to tell apart.
+    places = dict.fromkeys((0, len(rows) // 2, len(rows) - 1))
+    return [mark(rows[place]["at"]) for place in places]

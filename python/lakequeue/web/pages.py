@@ -57,15 +57,23 @@ def overview() -> str:
 
 
 FINISHED = ("completed", "failed", "cancelled")
+NO_RESPONSE = {"tasks": 0, "p50": None, "p95": None}
 
 
 def _charts(chosen: Filter) -> dict[str, Any]:
     """The course of things: finished tasks, response times, the length of the queue."""
     found = views.history(chosen)
     zone = views.clock()["zone"]
-    steps = [
-        {**row, "label": charts.step_label(row["at"], row["until"], zone)} for row in found["steps"]
-    ]
+
+    def labelled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**row, "label": charts.step_label(row["at"], row["until"], zone)} for row in rows]
+
+    steps, responses = labelled(found["steps"]), labelled(found["responses"])
+    hourly = _by_hour(steps)
+    course = responses
+    if _by_hour(responses) == hourly:  # on the same time axis, with gaps
+        known = {row["at"]: row for row in responses}
+        course = [known.get(row["at"], {**NO_RESPONSE, **row}) for row in steps]
     marks = charts.time_marks(steps, zone)
     shown = [name for name in FINISHED if not chosen.statuses or name in chosen.statuses]
     finished = charts.bars(
@@ -83,30 +91,34 @@ def _charts(chosen: Filter) -> dict[str, Any]:
         "Tasks that waited and ran",
         write=lambda value: formats.number(round(value)),
     )
-    days = found["days"]
     response = charts.lines(
-        days,
+        course,
         ("p95", "p50"),
         [
-            f"{formats.day(row['day'])}: median {formats.duration(row['p50'])},"
+            f"{row['label']}: median {formats.duration(row['p50'])},"
             f" p95 {formats.duration(row['p95'])}, {formats.plural(row['tasks'], 'task')}"
-            for row in days
+            for row in course
         ],
-        [f"{row['day'].day} {row['day']:%b}" for row in (days[:1] + days[-1:])[: len(days)]],
-        "Response time, median and 95th percentile, by the day",
+        charts.time_marks(course, zone),
+        "Response time, median and 95th percentile",
         write=formats.duration,
     )
     return {
         "steps": steps,
-        "days": days,
+        "responses": responses,
         "response": found["response"],
         "split": found["split"],
         "shown": shown,
-        "hourly": bool(steps) and (steps[0]["until"] - steps[0]["at"]).total_seconds() < 7300,
+        "hourly": hourly,
+        "responses_hourly": _by_hour(course),
         "finished_chart": finished,
         "queue_chart": queue if any(row["enqueued"] is not None for row in steps) else None,
-        "response_chart": response,
+        "response_chart": response if responses else None,
     }
+
+
+def _by_hour(rows: list[dict[str, Any]]) -> bool:
+    return bool(rows) and charts.is_hourly(rows[0]["at"], rows[0]["until"])
 
 
 def _amounts(row: dict[str, Any], names: tuple[str, ...] | list[str]) -> str:
@@ -244,6 +256,7 @@ def task(key: int) -> str:
         task=detail["task"],
         attempts=views.attempts(detail),
         actions=actions.ACTIONS,
+        fitting=detail["actions"],
         may_operate=views.may_operate(),
         timeline=detail["timeline"],
         usage=detail["usage"] or views.NO_USAGE,

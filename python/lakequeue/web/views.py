@@ -23,8 +23,16 @@ LOW_CONFIDENCE = 0.8
 NO_TEXT = "no text layer"
 EXPORT_BATCH = 500
 TRIED_AGAIN = ("failed", "expired", "rate_limited")
-PRICED_OF = 1000
-"""Of how many finished tasks, the newest, the overview tells how many have a model cost."""
+SUMS = (
+    "tasks",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "llm_cost",
+    "ran",
+    "priced",
+)
+"""What of queue_metrics is told of all statuses together."""
 NOT_PERMITTED = "{} may look at everything here, but not upload or change anything."
 MOST_COUNTED = 1000
 """agent_status counts what happened in the last hour up to this."""
@@ -82,34 +90,12 @@ def known_zone() -> ZoneInfo:
 
 
 def metrics(chosen: Filter) -> dict[str, Any]:
-    """Tasks by status, their usage in all, response time and confidence.
-
-    A cost that nobody has told is None, not 0; priced and looked_at say how many of the newest
-    finished tasks have theirs.
-    """
-    costs = {
-        row["status"]: row
-        for row in reads().shared(
-            "cost_report", **chosen.parameters(), by=["status"], most_tasks=PRICED_OF
-        )
-        if row["kind"] == "llm"
-    }
-    rows = [
-        row if row["llm_cost"] or _priced(costs, row["status"]) else {**row, "llm_cost": None}
-        for row in filters.in_order(reads().shared("queue_metrics", **chosen.parameters()))
-    ]
-    known_costs = [row["llm_cost"] for row in rows if row["llm_cost"] is not None]
+    """Tasks by status, their usage in all, response time and confidence."""
+    rows = filters.in_order(reads().shared("queue_metrics", **chosen.parameters()))
     (confidence,) = reads().shared("confidence_summary", **chosen.parameters(), low=LOW_CONFIDENCE)
-    tokens = sum(row["input_tokens"] + row["output_tokens"] for row in rows)
     return {
         "statuses": {row["status"]: row for row in rows},
-        "tasks": sum(row["tasks"] for row in rows),
-        "input_tokens": sum(row["input_tokens"] for row in rows) if tokens else None,
-        "output_tokens": sum(row["output_tokens"] for row in rows) if tokens else None,
-        "cached_tokens": sum(row["cached_tokens"] for row in rows) if tokens else None,
-        "llm_cost": sum(known_costs, Decimal(0)) if known_costs else None,
-        "priced": sum(row["priced"] for row in costs.values()),
-        "looked_at": sum(row["looked_at"] for row in costs.values()),
+        **{name: _sum(row[name] for row in rows) for name in SUMS},
         "median_response": next(
             (row["median_response"] for row in rows if row["median_response"] is not None), None
         ),
@@ -117,23 +103,25 @@ def metrics(chosen: Filter) -> dict[str, Any]:
     }
 
 
-def _priced(costs: dict[str, dict[str, Any]], status: str) -> bool:
-    return status in costs and costs[status]["priced"] > 0
+def _sum(values: Iterable[Any]) -> Any:
+    """As SQL adds: what is unknown adds nothing; unknown if all of it is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def history(chosen: Filter) -> dict[str, Any]:
-    """What the charts show, and the percentiles over all days."""
+    """What the charts show, and the percentiles over all of it."""
     agents_and_customers = {
         name: value
         for name, value in chosen.parameters().items()
         if name in ("from_day", "to_day", "agents", "customers")
     }
-    days = reads().shared("response_history", **agents_and_customers)
+    responses = reads().shared("response_history", **agents_and_customers)
     (split,) = reads().shared("response_summary", **chosen.parameters())
     return {
         "steps": reads().shared("queue_history", **chosen.parameters()),
-        "days": [row for row in days if row["day"] is not None],
-        "response": next((row for row in days if row["day"] is None), None),
+        "responses": [row for row in responses if row["at"] is not None],
+        "response": next((row for row in responses if row["at"] is None), None),
         "split": split,
     }
 
