@@ -38,7 +38,7 @@ begin
         and not exists (select from pg_stat_progress_vacuum v where v.pid = a.pid)
     )
     select s.kind, s.who, s.ends_by,
-           coalesce(s.xact_start, (select min(m.by) from samples m where m.transactions < s.transactions),
+           coalesce(s.xact_start, (select min(m.by) from samples m where m.transactions <= s.transactions),
                     case when exists (select from samples m where m.by > v_now - interval '15 minutes') then v_now end),
            s.transactions, s.here
     from sessions s

@@ -12,19 +12,21 @@ begin
     with holders as materialized (
       select h.* from _horizon_holders() h
     ), dead as (
-      select c.relname, pg_stat_get_dead_tuples(c.oid) as rows,
-             10000 + 0.1 * pg_stat_get_live_tuples(c.oid) as warns_at, 100000 + 0.5 * pg_stat_get_live_tuples(c.oid) as alarms_at
-      from pg_class c
-      where c.relnamespace = 'lakequeue'::regnamespace and c.relkind = 'r'
-      order by 2 / (10000 + 0.1 * pg_stat_get_live_tuples(c.oid)) desc, 1
+      select t.name, t.dead, 10000 + 0.1 * t.live as warns_at, 100000 + 0.5 * t.live as alarms_at
+      from (select c.relname as name, pg_stat_get_dead_tuples(c.oid) as dead, pg_stat_get_live_tuples(c.oid) as live
+            from pg_class c
+            where c.relnamespace = 'lakequeue'::regnamespace and c.relkind = 'r') t
+      order by t.dead / (10000 + 0.1 * t.live) desc, t.name
       limit 1
     )
     (select 'long_transaction',
             case when h.who is null or h.since is not null then coalesce(greatest(extract(epoch from v_now - h.since), 0), 0) end,
             'seconds', 300, 3600,
-            coalesce(format('%s has been open since %s and keeps dead rows; if it is not a backup: %s', h.who, h.since, h.ends_by),
-                     format('since when %s has been open is not told: grant pg_read_all_stats to lakequeue_owner, or let a '
-                            'worker run', h.who))
+            case when h.since is null
+                 then format('since when %s has been open is not told: grant pg_read_all_stats to lakequeue_owner, or let a '
+                             'worker run', h.who)
+                 else format('%s has been open since %s and keeps dead rows; if it is not a backup: %s', h.who, h.since, h.ends_by)
+            end
      from (values (1)) one(row)
      -- one that nobody can date is worse than a short one
      left join (select o.* from holders o where o.kind <> 'slot') h on true
@@ -39,9 +41,9 @@ begin
      order by h.transactions desc nulls last, h.who
      limit 1)
     union all
-    select 'dead_rows', d.rows, 'rows', d.warns_at, d.alarms_at,
-           format('%s has %s dead rows; is long_transaction or horizon told? End that first, then: vacuum lakequeue.%I', d.relname,
-                  d.rows, d.relname)
+    select 'dead_rows', d.dead, 'rows', d.warns_at, d.alarms_at,
+           format('%s has %s dead rows; is long_transaction or horizon told? End that first, then: vacuum lakequeue.%I', d.name,
+                  d.dead, d.name)
     from dead d
     union all
     select 'xid_age', greatest(age(d.datfrozenxid), r.age), 'transactions', least(2 * s.most, 1200000000), least(6 * s.most, 1600000000),
