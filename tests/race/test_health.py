@@ -151,7 +151,9 @@ def test_a_listener_in_a_transaction_fills_the_queue_of_notify(database: Databas
     listener.execute("begin")
     listener.execute("select 1")
     busy = database.connect()
-    busy.execute("select pg_notify('somewhere', n || repeat('x', 7000)) from generate_series(1, 120) n")
+    busy.execute(
+        "select pg_notify('somewhere', n || repeat('x', 7000)) from generate_series(1, 120) n"
+    )
     found = checks(database)["notify_queue"]
     assert found["status"] == "warning"
     assert 0.1 <= found["value"] < 0.5
