@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 from flask.testing import FlaskClient
@@ -172,6 +175,7 @@ def test_metrics_are_what_the_database_counts(queue: Queue, client: FlaskClient)
     assert value(series, "dead_rows") >= 0
     assert value(series, "pool_connections_max") == reads.POOL_SIZE
     assert not [key for key in series if "customer" in dict(key[1])]
+    assert client.get("/api/prometheus").headers["Content-Type"].startswith("text/plain; version=")
     queue.call("sweep_leases")
     series = scrape(client)
     assert 0 <= value(series, "sweep_age_seconds") < 60
@@ -250,3 +254,53 @@ def test_the_doctor_tells_alarms(queue: Queue) -> None:
         assert "sweep_leases" in found.hint
     with database.connect(queue.database.conninfo("test_agent")) as connection:
         assert list(doctor._health(connection)) == []
+
+
+# --- README ---------------------------------------------------------------------------------------
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+
+
+def runbook() -> list[list[str]]:
+    """The cells of the rows of README's runbook."""
+    table = README[README.index("### Runbook") : README.index("## Who sees what")]
+    rows = re.findall(r"^\| (`.*) \| (.*) \| (.*) \|$", table, re.MULTILINE)
+    return [list(row) for row in rows]
+
+
+def test_the_runbook_has_every_check_and_its_statements_run(queue: Queue) -> None:
+    checks = [name for row in runbook() for name in re.findall(r"`(\w+)`", row[0])]
+    assert sorted(checks) == sorted(row["name"] for row in queue.call("health"))
+    statements = [
+        code
+        for row in runbook()
+        for code in re.findall(r"`((?:select|vacuum|show|alter) [^`]+)`", row[2])
+    ]
+    assert len(statements) > 20
+    with queue.database.server.admin(queue.database.name) as admin:
+        for statement in statements:
+            # A process, task or role that there is not; and quiesce refuses what is no copy.
+            missing = "pg_drop_replication_slot" in statement or "analyst" in statement
+            refusal: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+            if missing:
+                refusal = pytest.raises(
+                    (psycopg.errors.UndefinedObject, psycopg.errors.ObjectNotInPrerequisiteState)
+                )
+            elif "quiesce" in statement:
+                refusal = pytest.raises(psycopg.Error, match="nobody has noted yet")
+            with refusal:
+                admin.execute(statement.replace("4711", str(2**31 - 1)))
+
+
+def test_the_alert_rules_name_metrics_that_there_are(queue: Queue, client: FlaskClient) -> None:
+    queue.enqueue()
+    names = {name for name, _ in scrape(client)}
+    rules = README[README.index("groups:") : README.index("### Runbook")]
+    told = set(re.findall(r"\b(lakequeue_\w+)", rules))
+    assert len(told) >= 3
+    assert told <= names
+    numbers = dict(re.findall(r"alert: Lakequeue(Alarm|Warning), expr: \w+ == (\d)", rules))
+    assert {word.lower(): health.STATES[int(n)] for word, n in numbers.items()} == {
+        "alarm": "alarm",
+        "warning": "warning",
+    }

@@ -59,8 +59,12 @@ def _not_ready() -> str | None:
 
 
 @blueprint.get("/metrics")
+@blueprint.get("/api/prometheus")
 def metrics() -> Response:
-    """Everything in Prometheus' text format."""
+    """Everything in Prometheus' text format.
+
+    By two names: the proxy of Databricks Apps takes a program's token under /api/ only.
+    """
     text = generate_latest(_Scrape([*_process(), *_database()]))
     return Response(text, content_type=CONTENT_TYPE_PLAIN_0_0_4)
 
