@@ -13,9 +13,9 @@ declare
     'extraction_results', 'schema_version'];
   c_read constant text[] := array[
     'queue_metrics', 'queue_history', 'response_history', 'response_summary', 'list_tasks', 'task_detail', 'list_events',
-    'list_workers', 'agent_status', 'agent_pace', 'agent_totals', 'needs_attention', 'health', 'may_operate', 'explain_throttle', 'explain_throttles', 'extraction_progress',
-    'extraction_results', 'extraction_detail', 'list_extractions', 'list_extraction_documents', 'confidence_summary', 'latest_change',
-    'reporting_time', 'schema_version'];
+    'list_workers', 'agent_status', 'agent_pace', 'agent_totals', 'needs_attention', 'health', 'may_operate',
+    'explain_throttle', 'explain_throttles', 'extraction_progress', 'extraction_results', 'extraction_detail',
+    'list_extractions', 'list_extraction_documents', 'confidence_summary', 'latest_change', 'reporting_time', 'schema_version'];
   c_costs constant text[] := array['cost_report', 'endpoint_cost_report', 'runs_to_price', 'compute_fetch_status'];
   c_operate constant text[] := array[
     'pause_agent', 'resume_agent', 'cancel_task', 'cancel_tasks', 'retry_task', 'retry_tasks', 'reprocess_task',

@@ -2,8 +2,8 @@
 -- id, prepared ones, replication slots, standbys with hot_standby_feedback. In other databases: writers and prepared
 -- transactions, which every snapshot here has to mind.
 --
--- Returns kind: session, standby, prepared or slot; who, in words; ends_by: what ends it; since: null for a slot, and where it is not known; transactions: how many
--- have begun since; here: whether it holds the horizon of this database.
+-- Returns kind: session, standby, prepared or slot; who, in words; ends_by: what ends it; since: null for a slot, and where it
+-- is not known; transactions: how many have begun since; here: whether it holds the horizon of this database.
 -- When a transaction of another login began is told to members of pg_read_all_stats only. Its id is told to everybody, so
 -- otherwise since is the time of the oldest row of queue_samples (one in 5 minutes) that was written with a later id: it is
 -- at least as old as that. One younger than them all counts as begun just now while such rows are written.
