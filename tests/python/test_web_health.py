@@ -112,6 +112,22 @@ def test_an_exhausted_pool_is_not_ready(
     )  # fmt: skip
 
 
+def test_a_scrape_does_not_wait_for_what_does_not_answer(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prometheus gives up after 10 seconds, and would not even learn that there is trouble."""
+    monkeypatch.setattr(reads, "READY_SECONDS", 0.1)
+    database = client.application.extensions["lakequeue"].reads
+    with contextlib.ExitStack() as taken:
+        for _ in range(reads.POOL_SIZE):
+            taken.enter_context(database.pool.connection())
+        began = time.monotonic()
+        series = scrape(client)
+        assert time.monotonic() - began < reads.POOL_SECONDS
+    assert value(series, "database_up") == 0
+    assert value(series, "pool_connections", state="in_use") == reads.POOL_SIZE
+
+
 def test_the_pool_is_counted_as_it_is(client: FlaskClient) -> None:
     database = client.application.extensions["lakequeue"].reads
     assert database.pool_use() == reads.PoolUse(0, 0, reads.POOL_SIZE, 0), "not opened yet"
