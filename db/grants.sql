@@ -13,9 +13,9 @@ declare
     'extraction_results', 'schema_version'];
   c_read constant text[] := array[
     'queue_metrics', 'queue_history', 'response_history', 'response_summary', 'list_tasks', 'task_detail', 'list_events',
-    'list_workers', 'agent_status', 'agent_pace', 'needs_attention', 'may_operate', 'action_scope', 'explain_throttle', 'explain_throttles',
-    'extraction_progress', 'extraction_results', 'extraction_detail', 'list_extractions', 'list_extraction_documents', 'confidence_summary',
-    'latest_change', 'reporting_time', 'schema_version'];
+    'list_workers', 'agent_status', 'agent_pace', 'agent_totals', 'needs_attention', 'health', 'may_operate', 'action_scope',
+    'explain_throttle', 'explain_throttles', 'extraction_progress', 'extraction_results', 'extraction_detail',
+    'list_extractions', 'list_extraction_documents', 'confidence_summary', 'latest_change', 'reporting_time', 'schema_version'];
   c_costs constant text[] := array['cost_report', 'endpoint_cost_report', 'runs_to_price', 'compute_fetch_status'];
   c_operate constant text[] := array[
     'pause_agent', 'resume_agent', 'cancel_task', 'cancel_tasks', 'retry_task', 'retry_tasks', 'reprocess_task',
@@ -28,7 +28,7 @@ declare
   c_keep constant text[] := array['quiesce', 'move_here', 'purge_tasks'];
   c_work constant text[] := array[
     'check_home', 'worker_heartbeat', 'dequeue_tasks', 'adopt_attempts', 'record_runs', 'runs_to_check', 'extend_leases',
-    'fail_attempt', 'sweep_leases', 'fold_rollups', 'record_usage', 'attempts_to_settle', 'schema_version'];
+    'fail_attempt', 'sweep_leases', 'fold_rollups', 'record_usage', 'attempts_to_settle', 'health', 'schema_version'];
   c_report constant text[] := array[
     'extend_leases', 'reserve_tokens', 'settle_tokens', 'store_result', 'record_callback', 'report_rate_limit',
     'schema_version'];

@@ -1,5 +1,6 @@
 -- Folds deltas into rollups and response histograms (rule 15): what it folds it deletes, in the same statement, so
--- that readers, who add both, never see a delta twice or not at all. Once in 5 minutes it notes how long the queue is.
+-- that readers, who add both, never see a delta twice or not at all; also into running_totals. Once in 5 minutes it notes
+-- how long the queue is.
 --
 -- batch_size: most deltas, 1 to 100000.
 -- Returns how many were folded; call again while it equals batch_size.
@@ -14,6 +15,7 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
+  v_now timestamptz := _now();
   v_folded bigint;
 begin
   if batch_size is null or batch_size not between 1 and 100000 then
@@ -77,8 +79,27 @@ begin
     having sum(s.tasks) <> 0
     order by s.agent_id, s.hour, s.status, s.customer
     on conflict (agent_id, hour, status, customer) do update set tasks = h.tasks + excluded.tasks
+  ), gained as (
+    insert into running_totals as t (agent_id, completed, failed, cancelled, input_tokens, output_tokens, cached_tokens, llm_cost)
+    select g.agent_id, sum(g.completed), sum(g.failed), sum(g.cancelled), sum(g.input_tokens), sum(g.output_tokens),
+           sum(g.cached_tokens), sum(g.llm_cost)
+    from folded f cross join lateral _delta_gains(f) g
+    group by g.agent_id
+    order by g.agent_id
+    on conflict (agent_id) do update
+    set completed = t.completed + excluded.completed,
+        failed = t.failed + excluded.failed,
+        cancelled = t.cancelled + excluded.cancelled,
+        input_tokens = t.input_tokens + excluded.input_tokens,
+        output_tokens = t.output_tokens + excluded.output_tokens,
+        cached_tokens = t.cached_tokens + excluded.cached_tokens,
+        llm_cost = t.llm_cost + excluded.llm_cost
   )
   select count(*) into v_folded from folded;
+  if v_folded < batch_size then  -- for health, as in sweep_leases
+    update upkeep u set done_at = v_now
+    where u.kind = 'fold' and coalesce(u.done_at not between v_now - interval '30 seconds' and v_now, true);
+  end if;
   perform _sample_queue();
   return v_folded;
 end $$;

@@ -92,6 +92,10 @@ begin
          where s.endpoint_id = a.model_endpoint_id and s.run_ended_at > v_now - interval '2 minutes' limit 1))
     order by a.learnt_at nulls first, a.id
     limit batch_size) l;
+
+  -- For health, seldom enough for an idle database and a held snapshot.
+  update upkeep u set done_at = v_now
+  where u.kind = 'sweep' and coalesce(u.done_at not between v_now - interval '30 seconds' and v_now, true);
   return next;
 end $$;
 

@@ -52,6 +52,7 @@ SETTINGS = {
     "full_page_writes": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
+    "max_prepared_transactions": "5",
     # Statistics and scan counters must be the tests' own doing, and a template that a vacuum
     # is reading cannot be cloned.
     "autovacuum": "off",
@@ -62,6 +63,8 @@ SETTINGS = {
     "deadlock_timeout": "250ms",
     "log_min_messages": "warning",
 }
+# PostgreSQL 17 and newer can do with less than 8 GB, so that a test can fill a part of it.
+SMALL_NOTIFY_QUEUE = {"max_notify_queue_pages": "1024"}
 PROFILER_SETTINGS = {
     "shared_preload_libraries": "plpgsql,plpgsql_check",
     "plpgsql_check.profiler": "on",
@@ -179,8 +182,7 @@ class Server:
         if made.returncode != 0:
             raise ServerError(f"initdb of the {self.name} server failed:\n{made.stderr}")
         settings = SETTINGS | {"unix_socket_directories": str(self.folder)}
-        if self.profiled:
-            settings |= PROFILER_SETTINGS
+        settings |= PROFILER_SETTINGS if self.profiled else SMALL_NOTIFY_QUEUE
         with (data / "postgresql.auto.conf").open("a") as config:
             config.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
         # If the test process is killed, the server should not outlive it.

@@ -190,14 +190,14 @@ def pool(
 
 
 @contextmanager
-def checkout(from_pool: Pool) -> Iterator[Connection]:
+def checkout(from_pool: Pool, seconds: float | None = None) -> Iterator[Connection]:
     """A connection of the pool; an unreachable database is a `DatabaseUnavailable`."""
     try:
-        with from_pool.connection() as conn:
+        with from_pool.connection(seconds) as conn:
             yield conn
     except PoolTimeout as error:
         raise DatabaseUnavailable(
-            f"no database connection within {from_pool.timeout:g} seconds", str(error)
+            f"no database connection within {seconds or from_pool.timeout:g} seconds", str(error)
         ) from error
 
 

@@ -71,6 +71,7 @@ def examine(settings: Settings, conninfo: str, volume: Path) -> Iterator[Finding
         with database.connect(conninfo, application_name="lakequeue doctor") as connection:
             yield from _schema(connection, conninfo)
             yield from _roles(connection)
+            yield from _health(connection)
             agents = _agents(connection)
     except Problem as problem:
         yield _wrong("database", problem)
@@ -122,6 +123,20 @@ def _roles(connection: database.Connection) -> Iterator[Finding]:
             )
         else:
             yield Finding("grants", State.WELL, f"{user} may {purpose}")
+
+
+def _health(connection: database.Connection) -> Iterator[Finding]:
+    """What the database says of itself and of the upkeep."""
+    try:
+        rows = database.call(connection, "health")
+    except psycopg.errors.InsufficientPrivilege:
+        return  # grants say so already
+    for row in rows:
+        if row["status"] != "ok":
+            state = State.WRONG if row["status"] == "alarm" else State.NOTE
+            yield Finding(f"health, {row['name']}", state, row["status"], row["words"])
+    if all(row["status"] == "ok" for row in rows):
+        yield Finding("health", State.WELL, f"{len(rows)} checks")
 
 
 def _agents(connection: database.Connection) -> list[dict[str, Any]] | None:

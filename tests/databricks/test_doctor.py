@@ -60,6 +60,7 @@ def test_all_is_well(patient: Patient, tmp_path: Path) -> None:
         "ok     database",
         "ok     grants",
         "ok     grants",
+        "ok     health",
         "ok     workspace",
         "ok     job of document-parser",
         "ok     experiment",

@@ -2,13 +2,16 @@
 -- How an expired attempt ends is in test__expire_leases.sql.
 begin;
 \ir scenarios.sql
-select plan(40);
+select plan(43);
 
 create function pg_temp.swept(batch_size integer default 50)
 returns text language sql
 as $$ select format('%s %s %s %s', s.expired, s.retries, s.runs_ended, s.workers_lost) from lakequeue.sweep_leases(batch_size) s $$;
 
-select says_and_changes_nothing('select pg_temp.swept()', '0 0 0 0', 'nothing to do');
+select is(u.done_at, null, 'nobody has swept yet') from upkeep u where u.kind = 'sweep';
+select is(pg_temp.swept(), '0 0 0 0', 'nothing to do');
+select is(u.done_at, _now(), 'but that it was done is noted') from upkeep u where u.kind = 'sweep';
+select says_and_changes_nothing('select pg_temp.swept()', '0 0 0 0', 'once in half a minute');
 
 -- --- expired leases ---------------------------------------------------------------------------------------------
 

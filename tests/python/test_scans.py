@@ -236,6 +236,10 @@ CALLS = [
     Call(READER, "list_workers()"),
     Call(READER, "may_operate()"),
     Call(READER, "needs_attention()", rows=6000, blocks=3000),
+    # needs_attention, agent_status and explain_throttles, and what is open
+    Call(READER, "health()", lambda rows: len(rows) == 22, rows=25_000, blocks=12_000),
+    Call(READER, "health(false)", lambda rows: len(rows) == 16, rows=3000, blocks=3000),
+    Call(READER, "agent_totals()"),
     Call(READER, "queue_history()"),
     Call(READER, "response_history()", any_rows),
     Call(READER, "response_summary(sample => 100)"),

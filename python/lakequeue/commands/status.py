@@ -19,10 +19,11 @@ from lakequeue.table import Column, Row, render
 @data_dir_option
 @click.option("--agent", "agents", multiple=True, help="Only this agent; may be given again.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
-def command(data_dir: Path | None, agents: tuple[str, ...], as_json: bool) -> None:
-    """Show tasks by status with their tokens and cost, how each agent stands, and its limits.
+def command(data_dir: Path | None, agents: tuple[str, ...], as_json: bool) -> int:
+    """Show tasks by status with their tokens and cost, how each agent stands, its limits, health.
 
-    Reads LAKEQUEUE_DATABASE_URL, or the embedded PostgreSQL, which it starts if need be.
+    Reads LAKEQUEUE_DATABASE_URL, or the embedded PostgreSQL, which it starts if need be. Ends 1
+    when a check of health is in alarm (README's runbook says what to do), else 0.
     """
     from lakequeue import database, migrate
 
@@ -32,10 +33,12 @@ def command(data_dir: Path | None, agents: tuple[str, ...], as_json: bool) -> No
         tasks = database.call(connection, "queue_metrics", agents=names)
         standing = database.call(connection, "agent_status", agents=names)
         throttles = database.call(connection, "explain_throttles", agents=names)
+        health = database.call(connection, "health")
+    alarmed = int(any(row["status"] == "alarm" for row in health))
     if as_json:
-        everything = {"tasks": tasks, "agents": standing, "limits": throttles}
+        everything = {"tasks": tasks, "agents": standing, "limits": throttles, "health": health}
         click.echo(json.dumps(everything, default=_plain, indent=1))
-        return
+        return alarmed
     click.echo(render(TASKS, [Row(_task_cells(row)) for row in tasks]))
     click.echo()
     if standing:
@@ -50,6 +53,10 @@ def command(data_dir: Path | None, agents: tuple[str, ...], as_json: bool) -> No
             click.echo(render(LIMITS, [Row(_limit_cells(row)) for row in throttles]))
     else:
         click.echo("No agents yet: `lakequeue parse` makes one, or lakequeue.configure_agent(…).")
+    for row in health:
+        if row["status"] != "ok":
+            click.echo(f"\n{row['status'].upper()} {row['name']}: {row['words']}")
+    return alarmed
 
 
 UNKNOWN = "\N{EN DASH}"

@@ -93,11 +93,12 @@ def history() -> Response:
 
 @blueprint.get("/attention")
 def attention() -> Response:
-    """What somebody should look at now, and the workers there are."""
+    """What somebody should look at now (alarms of health: operators only), and the workers."""
     return jsonify(
         views.jsonable(
             {
                 "attention": views.reads().shared("needs_attention"),
+                "alarms": views.alarms(),
                 "workers": views.reads().shared("list_workers"),
             }
         )

@@ -17,7 +17,7 @@ from werkzeug.routing import IntegerConverter, Map
 from lakequeue import __version__, database
 from lakequeue.billing import Billing, NoWarehouse
 from lakequeue.errors import Problem
-from lakequeue.web import actions, api, callbacks, costs, formats, guard, pages, views
+from lakequeue.web import actions, api, callbacks, costs, formats, guard, health, pages, views
 from lakequeue.web.databricks_volume import open_volume
 from lakequeue.web.filters import PRESETS, BadFilter
 from lakequeue.web.guard import Forged
@@ -130,6 +130,7 @@ def create_app(options: Options) -> Flask:
     app.register_blueprint(api.blueprint)
     app.register_blueprint(costs.blueprint)
     app.register_blueprint(callbacks.blueprint)
+    app.register_blueprint(health.blueprint)
     app.add_url_rule("/favicon.ico", view_func=_favicon)
     _handle_errors(app)
     return app

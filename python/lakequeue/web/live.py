@@ -47,6 +47,7 @@ QUEUE_LENGTH = 32
 REPLAY_LENGTH = 256
 RETRY_MILLISECONDS = 1000
 LOOK_TIMEOUT_SECONDS = 5
+LATE_SECONDS = 15.0
 
 
 class TooManyStreams(Exception):
@@ -125,6 +126,7 @@ class Hub:
         self._look_at = 0.0
         self._probe_at = 0.0
         self._seen_at: float | None = None
+        self._woken_at = 0.0
         self.version = 0
         """Counts the changes that this process has heard of."""
 
@@ -150,12 +152,20 @@ class Hub:
         """Whether notifications arrive."""
         return self._listener.fileno() is not None
 
+    @property
+    def late(self) -> bool:
+        """Whether pages are open, and the database has not been seen for them for too long."""
+        looking_since = max(self._woken_at, self._seen_at or 0.0)
+        return self.streams > 0 and time.monotonic() - looking_since > LATE_SECONDS
+
     def open(self, last_id: str | None) -> tuple[Stream, list[bytes]]:
         """A new stream, and what it has missed since the event `last_id`."""
         stream = Stream(self)
         with self._guard:
             if len(self._streams) >= self._max_streams or self.stopping:
                 raise TooManyStreams
+            if not self._streams:
+                self._woken_at = time.monotonic()
             missed = self._missed(last_id)
             if self._sees:
                 # The next probe may be seconds away; what it would say is known already.

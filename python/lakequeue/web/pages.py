@@ -48,6 +48,7 @@ def overview() -> str:
         chosen=chosen,
         metrics=views.metrics(chosen),
         attention=views.reads().shared("needs_attention", agents=list(chosen.agents) or None),
+        alarms=views.alarms(),
         now=views.clock()["now"],
         **_charts(chosen),
         agents=views.standing(),
@@ -419,12 +420,3 @@ def _download(parts: Iterator[bytes], content_type: str, name: str) -> Response:
     response = Response(stream_with_context(parts), content_type=content_type)
     response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
     return response
-
-
-# --- health -------------------------------------------------------------------------------------
-
-
-@blueprint.get("/healthz")
-def alive() -> Response:
-    """The process answers; the database is not asked (see /api/health)."""
-    return Response("ok\n", mimetype="text/plain")

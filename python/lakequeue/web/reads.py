@@ -24,6 +24,7 @@ MOST_ENTRIES = 256
 STATEMENT_SECONDS = 20
 POOL_SIZE = 8
 POOL_SECONDS = 10.0
+READY_SECONDS = 2.0
 
 
 def with_time_limit(conninfo: str, seconds: int = STATEMENT_SECONDS) -> str:
@@ -31,6 +32,21 @@ def with_time_limit(conninfo: str, seconds: int = STATEMENT_SECONDS) -> str:
     given = str(conninfo_to_dict(conninfo).get("options") or "")
     limit = f"-c statement_timeout={seconds * 1000}"
     return make_conninfo(conninfo, options=f"{given} {limit}".strip())
+
+
+@dataclass(frozen=True)
+class PoolUse:
+    """How many connections are taken, and how many requests wait for one."""
+
+    in_use: int
+    idle: int
+    most: int
+    waiting: int
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether somebody has to wait."""
+        return self.in_use >= self.most and self.waiting > 0
 
 
 @dataclass
@@ -64,6 +80,23 @@ class Reads:
                     application_name="lakequeue web",
                 )
             return self._pool
+
+    def pool_use(self) -> PoolUse:
+        """The pool as it is now; not opened by asking."""
+        pool = self._pool  # not under the guard: who opens it may wait for the database
+        stats = pool.get_stats() if pool is not None else {}
+        idle = stats.get("pool_available", 0)
+        return PoolUse(
+            in_use=stats.get("pool_size", 0) - idle,
+            idle=idle,
+            most=POOL_SIZE,
+            waiting=stats.get("requests_waiting", 0),
+        )
+
+    def schema_version(self) -> int:
+        """Of the database, asked now; it has to answer within a probe's patience."""
+        with database.checkout(self.pool, READY_SECONDS) as connection:
+            return int(database.call_value(connection, "schema_version"))
 
     def call(self, function: str, **parameters: Any) -> Rows:
         """Call a function; its rows are not shared."""

@@ -36,6 +36,7 @@ SUMS = (
 NOT_PERMITTED = "{} may look at everything here, but not upload or change anything."
 MOST_COUNTED = 1000
 """agent_status counts what happened in the last hour up to this."""
+ALARMS_KEPT_SECONDS = 15.0
 NO_USAGE = {
     "input_tokens": None,
     "output_tokens": None,
@@ -130,6 +131,14 @@ def may_operate() -> bool:
     """Whether the person who asks may act; the functions that act ask again themselves."""
     (row,) = reads().shared("may_operate", actor=guard.person())
     return bool(row["may_operate"])
+
+
+def alarms() -> list[dict[str, Any]]:
+    """What health warns of beside needs_attention: for operators, who can do something about it."""
+    if not may_operate():
+        return []
+    rows = reads().shared("health", kept_seconds=ALARMS_KEPT_SECONDS, with_attention=False)
+    return [row for row in rows if row["status"] in ("alarm", "warning")]
 
 
 def require_operator() -> None:
