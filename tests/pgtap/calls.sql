@@ -48,15 +48,14 @@ where p.pronamespace = 'lakequeue'::regnamespace and not starts_with(p.proname, 
 
 -- Its parameters, each with a value as a literal: `§` in JSON stands for a text, which is `text`.
 create function scenario.parameters(function oid, text text default 'x')
-returns table (name text, type text, value text)
+returns table (name text, type text, value text, optional boolean)
 language sql
 as $$
-  select a.name, a.type, case when g.value is null then 'null::' || a.type
-                              else format('%L::%s', replace(g.value, '§', trim('"' from to_json(parameters.text)::text)), a.type) end
-  from (select p.proargnames[n] as name, format_type(p.proargtypes[n - 1], null) as type, p.pronargs - n < p.pronargdefaults as optional, n
+  select a.name, a.type, format('%L::%s', replace(g.value, '§', trim('"' from to_json(parameters.text)::text)), a.type),
+         a.has_default and g.value is null
+  from (select p.proargnames[n] as name, format_type(p.proargtypes[n - 1], null) as type, p.pronargs - n < p.pronargdefaults as has_default
         from pg_proc p cross join generate_series(1, p.pronargs) n where p.oid = function) a
   left join scenario.given g on g.parameter = a.name and coalesce(g.type, a.type) = a.type
-  where g.value is not null or not a.optional
 $$;
 
 -- The call with these values; one parameter may have another one.
@@ -65,7 +64,8 @@ returns text
 language sql
 as $$
   select format('select * from lakequeue.%I(%s)', (select p.proname from pg_proc p where p.oid = function),
-                string_agg(format('%I => %s', a.name, case when a.name = call.parameter then call.value else a.value end), ', '))
+                string_agg(format('%I => %s', a.name, case when a.name = call.parameter then call.value else a.value end), ', ')
+                  filter (where not a.optional or a.name = call.parameter))
   from scenario.parameters(function, call.text) a
 $$;
 grant select on all tables in schema scenario to public;
