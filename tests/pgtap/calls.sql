@@ -83,26 +83,24 @@ language plpgsql
 as $$
 declare
   v_row record;
-  v_said text := '';
+  v_said text;
   v_detail text; v_hint text; v_context text;
-begin
-  begin
-    if read_only then
-      perform set_config('transaction_read_only', 'on', true);
-    end if;
-    if statement like 'select%' then
-      for v_row in execute statement loop
-        v_said := v_said || scenario.plain(v_row);
-      end loop;
-    else
-      execute statement;
-    end if;
-    raise exception using errcode = 'RB000';
-  exception when others then
+begin  -- without operators, which the caller's search path may replace
+  if read_only then
+    perform set_config('transaction_read_only', 'on', true);
+  end if;
+  if starts_with(statement, 'select') then
+    for v_row in execute statement loop
+      v_said := concat(v_said, scenario.plain(v_row));
+    end loop;
+  else
+    execute statement;
+  end if;
+  raise exception using errcode = 'RB000';
+exception
+  when sqlstate 'RB000' then
+    return concat('rows ', v_said);
+  when others then
     get stacked diagnostics v_detail = pg_exception_detail, v_hint = pg_exception_hint, v_context = pg_exception_context;
-    if sqlstate = 'RB000' then
-      return 'rows ' || v_said;
-    end if;
-    return format('%s %s, %s, %s, %s', sqlstate, sqlerrm, v_detail, v_hint, v_context);
-  end;
+    return concat(sqlstate, ' ', sqlerrm, ', ', v_detail, ', ', v_hint, ', ', v_context);
 end $$;
