@@ -6,7 +6,6 @@ The database tests look at a pristine installation on each server.
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pglast
@@ -471,35 +470,3 @@ def test_plpgsql_check_finds_nothing(pristine: Database) -> None:
         f"{function} line {line}: {level}: {' | '.join(part for part in rest if part)}"
         for function, line, level, *rest in found
     )
-
-
-# --- migrations ---------------------------------------------------------------------------------
-
-
-def dump(database: Database) -> str:
-    """The definitions in the product's schema, as pg_dump writes them."""
-    ran = subprocess.run(
-        [
-            database.server.program("pg_dump"),
-            "--schema-only",
-            "--schema=lakequeue",
-            f"--dbname={database.conninfo()}",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    # pg_dump puts a random key into some versions' output.
-    return re.sub(r"^\\(un)?restrict .*$", "", ran.stdout, flags=re.MULTILINE)
-
-
-def test_deploy_revert_deploy_gives_the_same_catalog(empty_database: Database) -> None:
-    from lakequeue import migrate
-
-    migrate.migrate(empty_database.conninfo())
-    first = dump(empty_database)
-    assert "CREATE TABLE lakequeue.tasks" in first
-    migrate.revert_to(empty_database.conninfo(), migrate.NOTHING)
-    assert empty_database.value("select to_regnamespace('lakequeue') is null")
-    migrate.migrate(empty_database.conninfo())
-    assert dump(empty_database) == first

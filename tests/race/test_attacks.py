@@ -1,6 +1,7 @@
-"""What a caller brings along: names that shadow ours, settings that change what SQL means, tokens in logs.
+"""What a caller brings along: names that shadow ours, settings that change what SQL means.
 
-The calls are those of tests/pgtap/calls.sql: every public function, with values that mean something.
+The calls are those of tests/pgtap/calls.sql: every public function, with values that mean
+something. And what is written down of their tokens: nothing.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ create function scenario.careless(task bigint) returns boolean language plpgsql
 as $$ begin return task = 1::bigint; end $$;
 """
 
-# Tables and types: each of ours stands in pg_temp. Functions: each of ours, and some that ours call.
-# Operators: PostgreSQL's for every type that ours compare or add. Whatever of it is used counts.
+# Tables and types: each of ours stands in pg_temp. Functions: each of ours, and some that ours
+# call. Operators: PostgreSQL's for every type that ours compare or add. Using any of it counts.
 SHADOWS = """
 do $$
 declare
@@ -73,7 +74,8 @@ begin
                               timestamptz,interval,jsonb,name,float8}'::regtype[])
   loop
     execute format('create function attacker.trap_%s(l %s, r %s) returns %s language plpgsql as '
-                   '$f$ begin perform pg_catalog.nextval(''attacker.tripped''); return null; end $f$',
+                   '$f$ begin perform pg_catalog.nextval(''attacker.tripped'');
+                              return null; end $f$',
                    v_thing.n, v_thing.l, v_thing.r, v_thing.result);
     execute format('create operator attacker.%s '
                    '(leftarg = %s, rightarg = %s, function = attacker.trap_%s)',
