@@ -9,10 +9,10 @@ language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 begin
-  if not pg_has_role(session_user, 'lakequeue_web', 'usage') then
+  if not _acts_as('lakequeue_web') then
     return session_user;
   end if;
-  if pg_has_role(session_user, 'lakequeue_operator', 'usage') then
+  if _acts_as('lakequeue_operator') then
     return coalesce(actor, session_user);  -- web process and operator in one: it may speak for anybody, or for itself
   end if;
   if not exists (select from people p where p.identity = actor and p.role = 'operator') then

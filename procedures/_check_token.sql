@@ -1,5 +1,4 @@
--- The task of an attempt, if the token is the attempt's own. Tokens are compared by their hashes, so that the time of
--- the comparison tells nothing about them. Errors: LQ404 unknown attempt; LQ401 wrong token.
+-- The task of an attempt, if the token is the attempt's own. Errors: LQ404 unknown attempt; LQ401 wrong token.
 create or replace function lakequeue._check_token(attempt bigint, token text)
 returns bigint
 language plpgsql stable
@@ -15,8 +14,7 @@ begin
       message = format('there is no attempt %s', coalesce(attempt::text, 'null')),
       hint = 'Pass the attempt_id that dequeue_tasks returned, from this installation.';
   end if;
-  if token is null
-     or sha256(convert_to(token, 'UTF8')) <> sha256(convert_to(_callback_token(attempt, v_run_key), 'UTF8')) then
+  if not _token_fits(attempt, v_run_key, token) then
     raise exception using errcode = 'LQ401',
       message = format('wrong callback token for attempt %s', attempt),
       hint = 'Pass the callback_token that dequeue_tasks returned with this attempt.';

@@ -2,12 +2,13 @@
 -- PDF text holds; they become U+FFFD here, so that a finished result is never lost for them. An escape counts only
 -- after an even number of backslashes.
 --
--- value: JSON text as it came.
+-- value: JSON text as it came. (The backslashes below mean themselves whatever the caller has set.)
 -- Errors: LQ413 over 64 MB; LQ422 what no cleaning can make jsonb (a number out of range, nesting too deep).
 create or replace function lakequeue._clean_json(value json)
 returns jsonb
 language plpgsql immutable
 set search_path = pg_catalog, lakequeue, pg_temp
+set standard_conforming_strings = on
 as $$
 declare
   c_escape constant text := '(?<!\\)((?:\\\\)*)';

@@ -7,8 +7,9 @@
 --   refused: it gets no task, but stands in the extraction with its reason.
 -- priority: 0 to 9, for documents that name none. customer: by default the extraction's. extraction: its id.
 -- Returns a row per document, in order: position from 1, task_id (null if refused), created (false: existing task).
--- Errors: LQ404 unknown agent or extraction; LQ403 the web process without an extraction that an operator submitted;
--- LQ422 documents of the wrong shape; LQ400 a value out of range; LQ409 the task that held a dedup_key kept vanishing.
+-- Errors: LQ404 unknown agent or extraction, or another application's; LQ403 the web process without an extraction
+-- that an operator submitted; LQ422 documents of the wrong shape; LQ400 a value out of range; LQ409 the task that held
+-- a dedup_key kept vanishing.
 -- One bad document refuses the whole call: nothing is enqueued.
 -- Locks: waits for an open transaction that enqueues the same dedup_key. Keys are inserted in order, so that two
 -- calls cannot deadlock.
@@ -39,11 +40,7 @@ begin
   end if;
   if extraction is not null then
     select coalesce(enqueue_tasks.customer, e.customer), e.submitted_by into v_customer, v_submitter
-    from extractions e where e.id = extraction;
-    if not found then
-      raise exception using errcode = 'LQ404', message = format('there is no extraction %s', extraction),
-        hint = 'Open one with lakequeue.create_extraction(name).';
-    end if;
+    from _extraction(extraction) e;
   end if;
   perform _actor(v_submitter);  -- the web process names who submits when it opens the extraction
 

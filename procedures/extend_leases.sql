@@ -31,7 +31,7 @@ begin
     raise exception using errcode = 'LQ400', message = 'the arrays must have the same length',
       hint = 'One token, and one number where numbers are given, per attempt.';
   end if;
-  if tokens is null and not pg_has_role(session_user, 'lakequeue_worker', 'usage') then
+  if tokens is null and not _acts_as('lakequeue_worker') then
     raise exception using errcode = 'LQ403', message = 'tokens may be left out by a worker only',
       hint = 'Pass the callback_token of each attempt.';
   end if;
@@ -54,7 +54,7 @@ begin
     attempt_id := v_attempt.attempt;
     lease_expires_at := null;
     if v_attempt.task_id is null
-       or (tokens is not null and _callback_token(v_attempt.attempt, v_attempt.run_key) is distinct from v_attempt.token) then
+       or (tokens is not null and not _token_fits(v_attempt.attempt, v_attempt.run_key, v_attempt.token)) then
       answer := 'lost';
       return next;
       continue;

@@ -13,12 +13,7 @@ as $$
 begin
   return query
     select e.id, e.name, e.customer, e.submitted_by, e.created_at
-    from extractions e
-    where e.id = extraction;
-  if not found then
-    raise exception using errcode = 'LQ404', message = format('there is no extraction %s', coalesce(extraction::text, 'null')),
-      hint = 'lakequeue.list_extractions() shows the extractions there are.';
-  end if;
+    from _extraction(extraction) e;
 end $$;
 
 comment on function lakequeue.extraction_detail(bigint) is 'What an extraction is: name, customer, who submitted it and when.';

@@ -1,6 +1,6 @@
 -- How far an extraction is: its documents by the state of their tasks. A file sent twice counts twice.
 --
--- extraction: its id. Errors: LQ404 unknown extraction.
+-- extraction: its id. Errors: LQ404 unknown extraction, or another application's.
 create or replace function lakequeue.extraction_progress(extraction bigint)
 returns table (
   documents bigint, refused bigint, enqueued bigint, processing bigint, completed bigint, failed bigint, cancelled bigint)
@@ -11,10 +11,7 @@ set enable_seqscan = off
 set jit = off
 as $$
 begin
-  if not exists (select from extractions e where e.id = extraction) then
-    raise exception using errcode = 'LQ404', message = format('there is no extraction %s', coalesce(extraction::text, 'null')),
-      hint = 'lakequeue.list_extractions() shows the extractions there are.';
-  end if;
+  perform _extraction(extraction);
   return query
     select count(*), count(d.refusal),
            count(*) filter (where t.status = 'enqueued'), count(*) filter (where t.status = 'processing'),

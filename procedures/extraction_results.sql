@@ -1,7 +1,7 @@
 -- The documents of an extraction in the order of submission, each with what became of it. A refused one is failed, its
 -- reason is the error. Tokens and USD are of all attempts of the document's task.
 --
--- extraction: its id. Errors: LQ404 unknown extraction.
+-- extraction: its id. Errors: LQ404 unknown extraction, or another application's.
 create or replace function lakequeue.extraction_results(extraction bigint)
 returns table (
   "position" integer, document text, task_id bigint, status text, result jsonb, confidence real, input_tokens bigint,
@@ -14,10 +14,7 @@ set jit = off
 as $$
 #variable_conflict use_column
 begin
-  if not exists (select from extractions e where e.id = extraction) then
-    raise exception using errcode = 'LQ404', message = format('there is no extraction %s', coalesce(extraction::text, 'null')),
-      hint = 'lakequeue.list_extractions() shows the extractions there are.';
-  end if;
+  perform _extraction(extraction);
   return query
     select row_number() over (order by d.id)::integer, d.name, d.task_id,
            coalesce(t.status::text, 'failed'), r.result, r.confidence, c.input_tokens, c.output_tokens, c.llm_cost,

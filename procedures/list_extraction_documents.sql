@@ -25,10 +25,7 @@ begin
   if page_size is null or page_size not between 1 and 1000 then
     raise exception using errcode = 'LQ400', message = 'page_size must be 1 to 1000', hint = 'The default is 200.';
   end if;
-  if not exists (select from extractions e where e.id = extraction) then
-    raise exception using errcode = 'LQ404', message = format('there is no extraction %s', coalesce(extraction::text, 'null')),
-      hint = 'lakequeue.list_extractions() shows the extractions there are.';
-  end if;
+  perform _extraction(extraction);
   select count(*) into v_before
   from extraction_documents d
   where d.extraction_id = extraction and d.id <= after_document;

@@ -30,7 +30,7 @@ begin
     raise exception using errcode = 'LQ400', message = 'at most 1,000 callbacks a call', hint = 'Send them in parts.';
   end if;
   v_attempts := array(
-    select case when c.value ->> 'attempt' ~ '^\d{1,18}$' then (c.value ->> 'attempt')::bigint end
+    select case when c.value ->> 'attempt' ~ '^[0-9]{1,18}$' then (c.value ->> 'attempt')::bigint end
     from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
     order by c.number);
   v_answers := array_fill(null::text, array[jsonb_array_length(v_callbacks)]);

@@ -10,7 +10,8 @@ login that is no superuser:
 * `pristine`: as a user would install it, nothing added.
 
 The first is installed by a login with CREATEROLE, which has to make the roles; the second by one
-that may only use the roles it finds, as on a managed platform.
+that may only use the roles it finds, as on a managed platform. Both give the same catalog (a test
+compares); LAKEQUEUE_TEST_PLAIN_OWNER=1 tests/run tests/pgtap installs the first so, too.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ OWNER = "test_owner"  # has CREATEROLE and owns the prepared databases
 INSTALLER = "test_installer"  # only a member of lakequeue_owner; owns the pristine databases
 GROUPS = ("app", "web", "worker", "agent", "operator", "reader")
 STRANGER = "test_stranger"  # a login without any of the product's roles
+PLAIN_OWNER = bool(os.environ.get("LAKEQUEUE_TEST_PLAIN_OWNER"))  # no CREATEROLE for OWNER
 
 TESTS = Path(__file__).resolve().parent
 START_SECONDS = 60
@@ -259,7 +261,12 @@ class Server:
     def _make_prepared(self) -> str:
         name = "template_prepared"
         with self.admin() as connection:
-            connection.execute(f"create role {OWNER} login createrole")
+            if PLAIN_OWNER:
+                for group in ("owner", *GROUPS):
+                    connection.execute(f"create role lakequeue_{group}")
+                connection.execute(f"create role {OWNER} login in role lakequeue_owner")
+            else:
+                connection.execute(f"create role {OWNER} login createrole")
             connection.execute(f"create database {name} owner {OWNER}")
         _install(self.conninfo(name, OWNER))
         with self.admin() as connection:

@@ -110,7 +110,11 @@ def test_a_document_becomes_a_run_whose_id_is_recorded(scene: Scene) -> None:
     assert len(scene.workspace.runs) == 1
 
 
-def test_lost_answers_leave_one_run_and_one_charge(scene: Scene) -> None:
+def test_lost_answers_leave_one_run_and_one_charge(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor does a log have the run's token: the SDK would write down what it sends."""
+    caplog.set_level("DEBUG")
     scene.workspace.fault("run-now", drop=True, times=2)
     scene.enqueue(1)
     with running(scene.worker()):
@@ -120,6 +124,8 @@ def test_lost_answers_leave_one_run_and_one_charge(scene: Scene) -> None:
     (attempt,) = scene.attempts()
     assert (attempt["status"], attempt["run_id"]) == ("succeeded", run.run_id)
     assert float(attempt["llm_cost"]) == 0.25
+    assert "run-now" in caplog.text
+    assert run.parameters["callback_token"] not in caplog.text
 
 
 def test_two_minutes_of_429_cost_two_minutes(scene: Scene) -> None:

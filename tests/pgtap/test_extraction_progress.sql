@@ -33,8 +33,8 @@ select refused('select * from extraction_progress(-1)', 'LQ404', 'an unknown ext
 select refused('select * from extraction_progress(null)', 'LQ404', 'so is null');
 
 grant select on made to public;
-set session authorization test_app;
-select is((select documents from made, lakequeue.extraction_progress(id)), 7::bigint, 'an application may ask');
+set session authorization test_web;
+select is((select documents from made, lakequeue.extraction_progress(id)), 7::bigint, 'the web process may ask');
 set session authorization test_reader;
 select is((select documents from made, lakequeue.extraction_progress(id)), 7::bigint, 'a reader may');
 set session authorization test_owner;

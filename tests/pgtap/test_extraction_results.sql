@@ -31,8 +31,8 @@ select refused('select * from extraction_results(-1)', 'LQ404', 'an unknown extr
 select refused('select * from extraction_results(null)', 'LQ404', 'so is null');
 
 grant select on made to public;
-set session authorization test_app;
-select is((select count(*) from made, lakequeue.extraction_results(id)), 6::bigint, 'an application may ask');
+set session authorization test_reader;
+select is((select count(*) from made, lakequeue.extraction_results(id)), 6::bigint, 'a reader may ask');
 set session authorization test_web;
 select is((select count(*) from made, lakequeue.extraction_results(id)), 6::bigint, 'the web process may');
 set session authorization test_owner;

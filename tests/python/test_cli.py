@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lakequeue import __version__, migrate
-from lakequeue.cli import COMMANDS
+from lakequeue.cli import COMMANDS, cli
 from lakequeue.config import Settings, describe
 from lakequeue.errors import WrongUse
 from tests.servers import Database
@@ -189,6 +189,43 @@ def test_migrate(empty_database: Database) -> None:
     result = run("migrate", "--revert-to", "nothing", "--yes", url=url)
     assert result.returncode == 0
     assert f"reverted {names[0]}" in result.stdout
+
+
+@on_one_server
+@pytest.mark.parametrize(
+    ("by", "words", "advice"),
+    [(-1, "older than", "lakequeue migrate"), (+1, "newer than", "upgrade Lakequeue here")],
+)
+def test_another_version_is_refused_in_words(
+    pristine: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    by: int,
+    words: str,
+    advice: str,
+) -> None:
+    """By whatever works with the database; job workers see it at their first heartbeat."""
+    pristine.query("select lakequeue._set_schema_version(%s)", migrate.code_version() + by)
+    monkeypatch.setenv("LAKEQUEUE_DATABASE_URL", pristine.conninfo())
+    terminated = signal.getsignal(signal.SIGTERM)
+    try:
+        document = Path(__file__).parents[1] / "documents" / "letter-nl.pdf"
+        for command in (
+            "status",
+            "doctor",
+            "worker",
+            "web --port 0",
+            "up --port 0",
+            f"parse {document}",
+        ):
+            with pytest.raises(SystemExit) as ended:
+                cli(command.split())
+            said = "".join(capsys.readouterr())
+            assert ended.value.code == 1, f"{command}: {said}"
+            assert words in said, command
+            assert advice in said, command
+    finally:
+        signal.signal(signal.SIGTERM, terminated)
 
 
 def test_migrate_excluding_options() -> None:

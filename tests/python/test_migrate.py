@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import shutil
 import subprocess
 import threading
@@ -13,13 +15,15 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.types.json import Json
+from yoyo.migrations import MigrationStep
 
 from lakequeue import database as lakequeue_database
 from lakequeue import migrate
 from lakequeue.errors import Problem
 from lakequeue.migrate import MigrationError, Source, Status, VersionMismatch
+from lakequeue.yoyo_backend import Backend
 from tests.race.scene import VIOLATIONS, call
-from tests.servers import INSTALLER, Database
+from tests.servers import INSTALLER, Database, Server
 
 REAL = migrate.installed_source()
 
@@ -29,7 +33,10 @@ on_one_server = pytest.mark.parametrize("server", ["embedded"], indirect=True)
 # --- the real files ---------------------------------------------------------------------------
 
 
-def test_deploy_revert_deploy_gives_the_same_catalog(empty_database: Database) -> None:
+def test_deploy_revert_deploy_gives_the_same_catalog(
+    empty_database: Database, pristine: Database
+) -> None:
+    """Whoever installs: a login with CREATEROLE here, one without in `pristine`, no superuser."""
     conninfo = empty_database.conninfo()
     before = _catalog(empty_database)
     report = migrate.migrate(conninfo)
@@ -37,6 +44,8 @@ def test_deploy_revert_deploy_gives_the_same_catalog(empty_database: Database) -
     assert report.verified == len(REAL.verify_scripts) >= len(REAL.migration_names)
     deployed = _catalog(empty_database)
     assert "CREATE FUNCTION lakequeue.dequeue_tasks" in deployed
+    own = "--schema=lakequeue"
+    assert _catalog(pristine, own) == _catalog(empty_database, own)
 
     reverted = migrate.revert_to(conninfo, "nothing")
     assert reverted == REAL.migration_names[::-1]
@@ -65,6 +74,105 @@ def test_each_migration_reverts_to_what_was_before(
     for name, before in zip(REAL.migration_names[-2::-1], deployed[-2::-1], strict=True):
         migrate.revert_to(conninfo, name)
         assert _catalog(empty_database) == before
+
+
+@on_one_server
+def test_interrupted_at_any_statement_it_can_be_run_again(
+    empty_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each migration, each way, fails at each of its statements (but comments) and once more when
+    it is marked, by an error or with its server process; so does the installer."""
+    conninfo = empty_database.conninfo()
+    admin = empty_database.server.admin(empty_database.name)
+    left = 0  # statements until it happens
+    deadly = False
+    faults = 0
+    execute, note, run_file = MigrationStep._execute, Backend._note, migrate._run_file
+
+    def count_down(connection: psycopg.Connection[Any]) -> None:
+        nonlocal left, faults
+        left -= 1
+        if left < 0:
+            faults += 1
+            if deadly:
+                admin.execute("select pg_terminate_backend(%s)", [connection.info.backend_pid])
+            connection.execute("select 1 / 0")
+
+    def doomed_execute(step: Any, cursor: Any, statement: str, out: Any = None) -> None:
+        if not statement.lower().startswith("comment on"):
+            count_down(cursor.connection)
+        execute(step, cursor, statement, out)
+
+    def doomed_note(backend: Any, migration: Any, direction: str) -> None:
+        count_down(backend._connection)
+        note(backend, migration, direction)
+
+    def doomed_file(connection: Any, file: Any) -> None:
+        count_down(connection)
+        run_file(connection, file)
+
+    def state() -> object:
+        return admin.execute(CATALOG_STATE).fetchone()
+
+    with migrate._locked_session(conninfo, print) as conn:
+        migrate._make_bookkeeping(conn)
+        _, migrations = migrate._yoyo(conn, REAL)
+    monkeypatch.setattr(MigrationStep, "_execute", doomed_execute)
+    monkeypatch.setattr(Backend, "_note", doomed_note)
+    conn = lakequeue_database.connect(conninfo)
+    for apply, migration in [(True, m) for m in migrations] + [
+        (False, m) for m in migrations[::-1]
+    ]:
+        before, statement = state(), 0
+        while state() == before:
+            left, deadly = statement, statement % 8 == 3
+            if conn.closed:
+                conn = lakequeue_database.connect(conninfo)
+            conn.prepare_threshold = None
+            with contextlib.suppress(psycopg.Error, Problem):
+                if apply:
+                    Backend(conn).apply_one(migration)
+                else:
+                    migrate._revert(conn, Backend(conn), [migration])
+                assert left >= 0
+            if left < 0:
+                assert state() == before, f"{migration.id}, statement {statement + 1}"
+            statement += 1
+    conn.close()
+    assert faults > 150
+    monkeypatch.undo()
+
+    monkeypatch.setattr(migrate, "_run_file", doomed_file)
+    left, deadly = len(REAL.files) // 4, True
+    with pytest.raises(Problem):
+        migrate.migrate(conninfo)
+    assert len(migrate.status(conninfo).changed_files) == len(REAL.files), "all or nothing"
+    monkeypatch.undo()
+    assert len(migrate.migrate(conninfo).installed) == len(REAL.files)
+    assert migrate.status(conninfo).up_to_date
+    admin.close()
+
+
+# Differs as soon as anything of the product was made, changed, dropped or marked.
+CATALOG_STATE = """
+with own as (
+  select c.oid, c.xmin from pg_class c where c.relnamespace = to_regnamespace('lakequeue')
+)
+select (select n.xmin::text from pg_namespace n where n.nspname = 'lakequeue'),
+       (select string_agg(own.oid || ':' || own.xmin, ' ' order by own.oid) from own),
+       (select string_agg(a.attrelid || ':' || a.attnum || ':' || a.xmin, ' '
+                          order by a.attrelid, a.attnum)
+          from pg_attribute a where a.attrelid in (select own.oid from own)),
+       (select string_agg(c.oid || ':' || c.xmin, ' ' order by c.oid)
+          from pg_constraint c where c.connamespace = to_regnamespace('lakequeue')),
+       (select string_agg(p.oid || ':' || p.xmin, ' ' order by p.oid)
+          from pg_proc p where p.pronamespace = to_regnamespace('lakequeue')),
+       (select string_agg(t.oid || ':' || t.xmin, ' ' order by t.oid)
+          from pg_type t where t.typnamespace = to_regnamespace('lakequeue')),
+       (select string_agg(d.oid || ':' || d.xmin, ' ' order by d.oid) from pg_default_acl d),
+       (select string_agg(m.migration_id, ' ' order by 1)
+          from lakequeue_migrations._yoyo_migration m)
+"""
 
 
 @on_one_server
@@ -195,6 +303,82 @@ def test_several_at_once(empty_database: Database) -> None:
         thread.join()
     assert not failures
     assert sorted(report.changed for report in reports) == [False, False, False, True]
+
+
+# --- another server ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("server", ["debian"], indirect=True)
+def test_a_dump_in_an_empty_server_keeps_every_rule(pristine: Database) -> None:
+    """Of an older PostgreSQL, by plain logins; roles belong to a server, so they come first."""
+    pristine.query("select lakequeue.configure_agent('a'), lakequeue.enqueue_task('a', '/1')")
+    pristine.query("select lakequeue.enqueue_task('a', '/2')")
+    pristine.query("select lakequeue.check_home()", user="test_worker")
+    (claimed,) = pristine.query(
+        "select attempt_id, callback_token from lakequeue.dequeue_tasks('w', 1)"
+    )
+    empty = Server("embedded")
+    try:
+        # As the newer server's pg_dump writes it, without the tests' own extension.
+        pg_dump = empty.program("pg_dump")
+        without = ("--exclude-schema=checker", "--exclude-extension=plpgsql_check")
+        with empty.admin() as admin:
+            admin.execute(f"create role {INSTALLER} login createrole".encode())
+            admin.execute(f"create database restored owner {INSTALLER}".encode())
+        restored = Database(empty, "restored", INSTALLER)
+        roles = next(REAL.migrations_folder.glob("lakequeue-0001-*.sql")).read_text()
+        restored.query(roles[: roles.index("end $$;")] + "end $$")
+        with empty.admin() as admin:
+            for login in ("worker", "agent", "stranger"):
+                group = "" if login == "stranger" else f" in role lakequeue_{login}"
+                admin.execute(f"create role test_{login} login{group}".encode())
+        dump = subprocess.run(
+            [pg_dump, *without, pristine.conninfo()], capture_output=True, check=True
+        ).stdout
+        subprocess.run(
+            [
+                empty.program("psql"),
+                "--no-psqlrc",
+                "--quiet",
+                "--single-transaction",
+                "--set=ON_ERROR_STOP=1",
+                restored.conninfo(),
+            ],
+            input=dump,
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        # Tables, functions with their settings, triggers, identities, privileges, comments.
+        # (Each version writes the queries of views in its own way.)
+        before, after = (
+            re.sub(r" AS\n SELECT .*?;", "", _catalog(each, *without, pg_dump=pg_dump), flags=re.S)
+            for each in (pristine, restored)
+        )
+        assert after == before
+        assert "CREATE VIEW lakequeue.task_costs" in after
+        assert not migrate.migrate(restored.conninfo()).changed
+        restored.query(
+            "set role lakequeue_owner; create function lakequeue.x() returns int return 1"
+        )
+        assert not restored.value(
+            "select has_function_privilege('test_stranger', 'lakequeue.x()', 'execute')"
+        )
+        with pytest.raises(psycopg.Error, match="is a copy") as copy:
+            restored.query("select lakequeue.check_home()", user="test_worker")
+        assert copy.value.sqlstate == "LQ421"
+        with pytest.raises(psycopg.Error) as guarded:
+            restored.query(
+                "update lakequeue.tasks set status = 'failed', finished_at = now() where id = 2"
+            )
+        assert guarded.value.sqlstate == "LQ409"
+        restored.query("select lakequeue.move_here('the disk died')")
+        answer = "select lakequeue.record_callback(%s, %s, 'success', '1')"
+        assert restored.value(answer, *claimed, user="test_agent") == "accepted"
+        tasks = "select task_id, attempt_id from lakequeue.dequeue_tasks('w', 1)"
+        assert restored.query(tasks, user="test_worker") == [(2, claimed[0] + 1)]
+        assert restored.value("select lakequeue.enqueue_task('a', '/3')") == 3
+    finally:
+        empty.stop()
 
 
 # --- versions ---------------------------------------------------------------------------------
@@ -756,13 +940,14 @@ class TestRevert:
         assert row == (True,)
 
 
-def _catalog(database: Database) -> str:
+def _catalog(database: Database, *options: str, pg_dump: str | None = None) -> str:
     """Everything in the database but the bookkeeping, as pg_dump tells it."""
     dump = subprocess.run(
         [
-            database.server.program("pg_dump"),
+            pg_dump or database.server.program("pg_dump"),
             "--schema-only",
             "--exclude-schema=lakequeue_migrations",
+            *options,
             database.server.conninfo(database.name),
         ],
         capture_output=True,

@@ -96,6 +96,29 @@ def test_each_outcome(queue: Queue, client: FlaskClient) -> None:
     assert as_json(answer)["answer"] == "result_missing"
 
 
+def test_no_token_in_a_log_or_an_answer(
+    queue: Queue, client: FlaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    row, other = claimed(queue), claimed(queue)
+    good = report(row)
+    said = "".join(
+        client.post("/api/callbacks", data=body, content_type="application/json").get_data(True)
+        for body in (
+            json.dumps({**good, "attempt": other["attempt_id"]}),
+            json.dumps({**good, "confidence": 7, "result": {}}),
+            json.dumps([{**good, "outcome": "x"}, {**good, "run_id": "x"}]),
+            json.dumps({**good, "more": 1}),
+            json.dumps(good)[:-1],
+            json.dumps({**good, "token": [good["token"]]}),
+            json.dumps(good),
+        )
+    )
+    assert said.count("error") > 4
+    for text in (said, caplog.text):
+        assert row["callback_token"] not in text
+
+
 def test_what_is_refused_changes_nothing(queue: Queue, client: FlaskClient) -> None:
     row = claimed(queue)
     before = ledger(queue)

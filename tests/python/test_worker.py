@@ -17,6 +17,7 @@ import pytest
 from psycopg.types.json import Json
 
 from lakequeue import database as db
+from lakequeue.database import NotInstalled
 from lakequeue.migrate import VersionMismatch
 from lakequeue.relay.base import EndedRun, Run, RunStatus, SubmitError, SubmitUncertainError
 from lakequeue.worker import Worker
@@ -314,9 +315,24 @@ def test_a_step_that_fails_does_not_end_the_others(
 # --- versions -----------------------------------------------------------------------------------
 
 
-def test_another_schema_version_ends_it(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakequeue.migrate.code_version", lambda: 9999)
-    with pytest.raises(VersionMismatch, match="9999"):
+@pytest.mark.parametrize(
+    ("code", "advice"), [(9999, "run `lakequeue migrate`"), (1, "upgrade Lakequeue here")]
+)
+def test_another_schema_version_ends_it(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
+) -> None:
+    monkeypatch.setattr("lakequeue.migrate.code_version", lambda: code)
+    queue.enqueue(1)
+    with pytest.raises(VersionMismatch, match=f"code's {code}.*{advice}"):
+        Worker(queue.worker_conninfo, TroubledRelay()).run()
+    assert queue.statuses() == {"enqueued": 1}, "before it has claimed anything"
+
+
+@pytest.mark.parametrize("function", ["check_home", "worker_heartbeat"])
+def test_a_schema_without_what_it_calls_ends_it(queue: Queue, function: str) -> None:
+    with queue.connect() as connection:
+        connection.execute(f"alter function lakequeue.{function} rename to gone")
+    with pytest.raises(NotInstalled, match="run `lakequeue migrate`"):
         Worker(queue.worker_conninfo, TroubledRelay()).run()
 
 

@@ -1,0 +1,3 @@
+set local role lakequeue_owner;
+
+alter table lakequeue.extractions drop column login;
