@@ -16,7 +16,7 @@ declare
   v_server text;
 begin
   if v_branch is null and btrim(lakebase_endpoint) <> '' then
-    raise exception using errcode = 'LQ400', message = format('"%s" is no Lakebase endpoint', lakebase_endpoint),
+    raise exception using errcode = 'LQ400', message = format('"%s" is no Lakebase endpoint', left(lakebase_endpoint, 100)),
       hint = 'Pass projects/PROJECT/branches/BRANCH/endpoints/ENDPOINT.';
   end if;
   begin

@@ -92,7 +92,7 @@ begin
     perform _nudge('lakequeue_worker');
   end if;
   return v_after.id;
-exception when check_violation then
+exception when check_violation or numeric_value_out_of_range then
   raise exception using errcode = 'LQ400', message = format('agent "%s": %s', agent, sqlerrm),
     hint = 'Ranges: limits >= 0; leases 1 second to 1 day; attempts 1 to 100; parameters a JSON object.';
 end $$;

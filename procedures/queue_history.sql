@@ -23,9 +23,9 @@ declare
   v_agent_ids integer[] := _agent_ids(agents);
   v_now timestamptz := _now();
   v_zone text := (select i.time_zone from installation i);
-  v_last date := least(to_day, (v_now at time zone v_zone)::date);
+  v_last date := least(_in_calendar(to_day), (v_now at time zone v_zone)::date);
   v_first date := greatest(
-    coalesce(from_day, (select min(r.day) from task_rollups r where r.agent_id = any(v_agent_ids) and r.day is not null), v_last),
+    coalesce(_in_calendar(from_day), (select min(r.day) from task_rollups r where r.agent_id = any(v_agent_ids) and r.day is not null), v_last),
     v_last - 365);
   v_hourly boolean := v_last - v_first < 7;
   v_from timestamptz := v_first::timestamp at time zone v_zone;
