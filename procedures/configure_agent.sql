@@ -93,7 +93,7 @@ begin
   end if;
   return v_after.id;
 exception when check_violation or numeric_value_out_of_range then
-  raise exception using errcode = 'LQ400', message = format('agent "%s": %s', agent, sqlerrm),
+  raise exception using errcode = 'LQ400', message = format('agent "%s": %s', agent, left(sqlerrm, 300)),
     hint = 'Ranges: limits >= 0; leases 1 second to 1 day; attempts 1 to 100; parameters a JSON object.';
 end $$;
 

@@ -105,7 +105,7 @@ begin
           raise;
         end if;
       when check_violation or not_null_violation or numeric_value_out_of_range then
-        raise exception using errcode = 'LQ400', message = format('a document cannot be enqueued: %s', sqlerrm),
+        raise exception using errcode = 'LQ400', message = format('a document cannot be enqueued: %s', left(sqlerrm, 300)),
           hint = 'Nothing was enqueued. Paths are 1 to 4096 characters, priorities 0 to 9, payloads at most 8 kB.';
     end;
   end loop;

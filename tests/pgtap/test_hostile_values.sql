@@ -6,7 +6,7 @@
 begin;
 \ir scenarios.sql
 
-select plan(6);
+select plan(3);
 
 -- --- what is there: a task that runs, one that is completed, a batch, a fetch of costs ------------
 
@@ -110,7 +110,7 @@ cross join lateral (
 create function scenario.unreadable(found text)
 returns text
 language sql
-as $$ select (regexp_match(found, '"(?:NaN|-?Infinity|-?infinity|[^"]* BC|\+?\d{5,}-\d\d-\d\d[^"]*|-?\d{7,} (?:years|days)[^"]*)"'))[1] $$;
+as $$ select (regexp_match(found, '"(?:NaN|-?Infinity|-?infinity|[^"\\]* BC|\d{5,}-\d\d-\d\d[^"\\]*|-?\d{7,} (?:years|days)[^"\\]*)"'))[1] $$;
 
 -- Everything that reads, as JSON; and the workers' round.
 create function scenario.look()
@@ -213,13 +213,12 @@ select format($$
 from (select distinct p.function from scenario.parameters p) f
 \gexec
 
--- 50 MB where texts come from documents, agents and submitters; and JSON beyond the 64 MB that are taken.
+-- 50 MB where texts come from documents, agents and submitters; what is beyond 64 MB: test__clean_json.sql.
 insert into scenario.tried
 select v.function, v.parameter, v.value, try(call(v.function, v.parameter, v.value), false)
 from (values
-  ('store_result', 'result', $$to_json(repeat('x', 50000000))$$), ('store_result', 'result', $$to_json(repeat('x', 70000000))$$),
-  ('record_callback', 'error', $$to_json(repeat('x', 50000000))$$), ('record_callback', 'trace_id', $$repeat('x', 50000000)$$),
-  ('enqueue_task', 'document_path', $$repeat('x', 50000000)$$), ('create_extraction', 'name', $$repeat('x', 50000000)$$)
+  ('store_result', 'result', $$to_json(repeat('x', 50000000))$$), ('record_callback', 'error', $$to_json(repeat('x', 50000000))$$),
+  ('enqueue_task', 'document_path', $$repeat('x', 50000000)$$)
 ) v(function, parameter, value);
 
 select is_empty($$
@@ -252,16 +251,19 @@ select 'record_compute_cost',
 from scenario.good g where g.parameter = 'fetch_id';
 
 insert into scenario.tried
-select k.function, key, v.value, try(format(k.call, format('jsonb_build_object(%L, %s)', key, v.value)), v.telling)
+select k.function, key, v.value, try(format(k.call, format('jsonb_build_object(%L, %s)', key, v.value)), v.telling and k.function = 'enqueue_tasks')
 from scenario.keys k
 cross join unnest(k.keys) key
 cross join (
   select h.value, h.telling from scenario.hostile h where h.type = 'jsonb'
-  union
-  select format('to_json(%s::text)', h.value), h.telling or h.type <> 'text' from scenario.hostile h
-  where h.type in ('text', 'bigint', 'numeric', 'date', 'interval')) v;
+  union all
+  select format('to_json((%s)::text)', h.value), false from scenario.hostile h
+  where h.type = 'text' and h.value ~ '202E|FFFE|sha512|92233|^''''$' or h.type in ('numeric', 'date')) v;
 
 select is_empty($$
   select function, parameter, left(value, 50), answer from scenario.tried
   where value is null or answer not in ('accepted', 'refused')
 $$, 'so does each key of the JSON that functions take');
+
+select * from finish();
+rollback;
