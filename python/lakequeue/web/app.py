@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 from flask import Flask, Response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
+from gunicorn.http.errors import ParseException
 from werkzeug.exceptions import HTTPException, SecurityError
 from werkzeug.routing import IntegerConverter, Map
 
@@ -232,6 +233,11 @@ def _unexpected(error: Exception) -> ResponseReturnValue:
     return _show(500, f"This is a fault of ours, noted in the log as {number}.", None, "fault")
 
 
+def _broken_body(error: ParseException) -> ResponseReturnValue:
+    del error
+    return _show(400, "The body of the request is broken.", "Send it again.", "bad_request")
+
+
 def _too_deep(error: RecursionError) -> ResponseReturnValue:
     del error
     return _show(422, "The JSON is nested too deep.", None, "wrong_shape")
@@ -295,6 +301,7 @@ def _handle_errors(app: Flask) -> None:
         (database.DatabaseUnavailable, _unavailable),
         (database.NotInstalled, _unavailable),
         (psycopg.Error, _database_error),
+        (ParseException, _broken_body),
         (RecursionError, _too_deep),
         (BadFilter, _bad_filter),
         (Forged, _forged),
