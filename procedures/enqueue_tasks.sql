@@ -37,6 +37,7 @@ begin
     raise exception using errcode = 'LQ422', message = 'documents must be a JSON array of objects',
       hint = 'Example: [{"document_path": "/Volumes/main/docs/a.pdf", "page_count": 3}].';
   end if;
+  perform _check_json(jsonb_path_query_array(v_documents, '$[*].payload'));
   if extraction is not null then
     select coalesce(enqueue_tasks.customer, e.customer), e.submitted_by into v_customer, v_submitter
     from extractions e where e.id = extraction;
