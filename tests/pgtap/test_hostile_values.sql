@@ -53,16 +53,16 @@ end $$;
 
 -- --- the hostile values, by type, as SQL ---------------------------------------------------------
 
--- telling: what would be a trap for those who read, not only for the function itself.
+-- telling: what could be a trap for those who read, not only for the function itself.
 create table scenario.hostile (type text, value text, telling boolean);
 
 insert into scenario.hostile
-select t.type, v.value, t.type not in ('text', 'boolean', 'uuid') and v.value <> 'null' or v.value ~ 'FFFE|sha512'
+select t.type, v.value, t.type not in ('text', 'boolean', 'uuid', 'date') and v.value not in ('null', '0', '-1') or v.value ~ 'FFFE'
 from (values
   ('text', array[
     $v$''$v$, $v$' '$v$, $v$E' \t\r\n'$v$, $v$U&'\FEFF\200B'$v$, $v$U&'a\202Eb\2066c\2069'$v$, $v$U&'\FFFE\FFFF\+10FFFF'$v$,
     $v$E'\x01\x7f\r\n'$v$, $v$'it''s "; drop table lakequeue.tasks; --'$v$, $v$'%_\ [a-z](?:'$v$, $v$'\u0000'$v$,
-    $v$'9223372036854775808'$v$, $v$repeat('ä', 5000)$v$, $v$repeat('x', 1000000)$v$,
+    $v$'9223372036854775808'$v$, $v$repeat('ä', 5000)$v$, $v$repeat('x', 300000)$v$,
     -- what does not compress is too large for an index at 2,704 bytes
     $v$(select string_agg(sha512(n::text::bytea)::text, '') from generate_series(1, 100) n)$v$]),
   ('json', array[
@@ -70,7 +70,7 @@ from (values
     $v$'[]'$v$, $v$'[null]'$v$, $v$'[[]]'$v$, $v$'[{}]'$v$, $v$'null'$v$, $v$'true'$v$, $v$'""'$v$, $v$'-0'$v$, $v$'1e400'$v$,
     $v$'1e200000'$v$, $v$'{"message": null}'$v$, $v$'{"message": {"a": [1]}}'$v$,
     $v$(repeat('[', 3000) || repeat(']', 3000))::json$v$, $v$(repeat('{"a":', 3000) || '1' || repeat('}', 3000))::json$v$,
-    $v$to_json(repeat('x', 1000000))$v$,
+    $v$to_json(repeat('x', 300000))$v$,
     $v$(select json_agg(json_build_object('k' || n, n)) from generate_series(1, 2000) n)$v$]),
   ('bigint', array['0', '-1', '9223372036854775807', '-9223372036854775808', '1000000000001']),
   ('integer', array['0', '-1', '2147483647', '-2147483648']),
@@ -154,7 +154,7 @@ begin
   execute format('select json_agg(to_json(r))::text from lakequeue.%s r', call) into v_answer;
   v_answered := true;
   v_found := unreadable(left(v_answer, 100000));
-  if writes then
+  if writes and current_setting('server_version_num')::integer >= 170000 then  -- once is enough
     v_found := coalesce(v_found, unreadable(look()));
   end if;
   raise exception using errcode = 'UNDO0', message = coalesce('shows ' || v_found, 'accepted');
@@ -213,12 +213,12 @@ select format($$
 from (select distinct p.function from scenario.parameters p) f
 \gexec
 
--- 50 MB where texts come from documents, agents and submitters; what is beyond 64 MB: test__clean_json.sql.
+-- 50 MB of text; what is beyond 64 MB of JSON: test__clean_json.sql.
 insert into scenario.tried
 select v.function, v.parameter, v.value, try(call(v.function, v.parameter, v.value), false)
 from (values
-  ('store_result', 'result', $$to_json(repeat('x', 50000000))$$), ('record_callback', 'error', $$to_json(repeat('x', 50000000))$$),
-  ('enqueue_task', 'document_path', $$repeat('x', 50000000)$$)
+  ('record_callback', 'error', $$to_json(repeat('x', 50000000))$$), ('record_callback', 'trace_id', $$repeat('x', 50000000)$$),
+  ('create_extraction', 'name', $$repeat('x', 50000000)$$)
 ) v(function, parameter, value);
 
 select is_empty($$

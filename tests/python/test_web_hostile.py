@@ -1,0 +1,327 @@
+"""Hostile requests, made from the routes and the parameters that the code reads, so that a new one
+is met too: never a fault of ours, never anything internal, always words and the safe headers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_from_bytes
+
+import pytest
+from flask.testing import FlaskClient
+from psycopg.types.json import Json
+from werkzeug.routing import Rule
+
+import lakequeue.web
+from lakequeue.web import callbacks
+from lakequeue.web.guard import HEADERS, SAFE_METHODS
+from tests.python.test_web_actions import everything
+from tests.python.test_web_pages import busy_queue
+from tests.python.web_server import AGENT, Queue, application, as_json, token_of
+from tests.servers import Database
+
+pytestmark = pytest.mark.parametrize("server", ["embedded"], indirect=True)
+
+WEB = Path(lakequeue.web.__file__).parent
+METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW")
+# Every name that the code reads from an address or a form.
+PARAMETERS = sorted(
+    {
+        name
+        for file in WEB.glob("*.py")
+        for name in re.findall(
+            r'(?:args|form|arguments)(?:\.get(?:list)?\(|, )"(\w+)"', file.read_text()
+        )
+    }
+)
+VALUES: tuple[bytes, ...] = (
+    b"", b" ", b"0", b"-1", b"+5", b"1_0", b"1e400", b"NaN", b"9223372036854775807",
+    b"9223372036854775808", b"9" * 5000, "\u0663".encode(), "\u00b2".encode(),
+    b"0001-01-01", b"9999-12-31", b"10000-01-01", b"infinity", b"2026-W01-1",
+    b"0001-01-01T00:00:00+14:00_1", b"9999-12-31T23:59:59.999999-14:00_9223372036854775807",
+    b"a\x00b", b"\xed\xa0\x80", b"\xff\xfe", "\u202e\u2066\ufeff".encode(), b"a\r\nX-Evil: 1",
+    b"' or 1=1; --", b"%_\\", b"{{7*7}}${7*7}", b"../../../etc/passwd", b"//evil.example/",
+    b"javascript:alert(1)", b"x" * 8000, AGENT.encode(), b"all", b"yes", b"completed",
+)  # fmt: skip
+PATHS: dict[str, tuple[bytes, ...]] = {
+    "_Key": (b"0", b"1", b"-1", b"9223372036854775807", b"9223372036854775808", b"9" * 5000,
+             b"1.0", "\u0663".encode(), b"a\x00", b"\xff", b"..", b"%2e%2e", b"1;x=1"),
+    "IntegerConverter": (b"0", b"1", b"99999999999999999999", b"-1", b"\xff"),
+    "PathConverter": (b"style.css", b"../app.py", b"..%2f..%2fapp.py", b"/etc/passwd", b"a\x00b",
+                      b"\xff\xfe", b"x" * 5000, b"."),
+}  # fmt: skip
+INTERNAL = re.compile(
+    r"Traceback|psycopg|werkzeug|site-packages|\.py\b|/work/|/tmp/|PL/pgSQL|CONTEXT:|DETAIL:"
+    r"|relation \"|\bcolumn \"|syntax error|Exception\b|[a-z]Error\b|object at 0x"
+)
+
+
+@pytest.fixture
+def queue(pristine: Database) -> Queue:
+    return Queue(pristine)
+
+
+@pytest.fixture
+def client(queue: Queue, tmp_path: Path) -> Iterator[FlaskClient]:
+    with application(queue.database, tmp_path, warehouse=None) as app:
+        yield app.test_client()
+
+
+def rules(client: FlaskClient) -> list[Rule]:
+    return sorted(client.application.url_map.iter_rules(), key=lambda rule: rule.rule)
+
+
+def paths(rule: Rule, count: int = 1000) -> list[str]:
+    """Addresses of a rule: as they should be, then with each hostile value in each place."""
+    names = [str(name) for name in rule._converters]
+    kinds = [PATHS[type(rule._converters[name]).__name__] for name in names]
+    rows = [["1"] * len(names)] if "filename" not in names else [["style.css"]]
+    for place, kind in enumerate(kinds):
+        rows += [[*rows[0][:place], quote_from_bytes(v), *rows[0][place + 1 :]] for v in kind]
+    found = []
+    for row in rows[:count]:
+        values = iter(row)
+        found.append(re.sub(r"<[^>]+>", lambda _, values=values: next(values), rule.rule))
+    return found
+
+
+def ask(client: FlaskClient, method: str, path: str, query: bytes = b"", **more: Any) -> Any:
+    """A request, whose answer is looked at as every answer must be."""
+    base, _, inside = path.partition("?")
+    response = client.open(base, method=method, query_string=query or inside, **more)
+    where = f"{method} {path} {query[:200]!r} {str(more)[:200]}"
+    if response.mimetype == "text/event-stream":
+        response.close()
+        return response
+    assert response.status_code < 500 or response.status_code == 501, (
+        f"{where}: {response.status_code} {response.get_data(as_text=True)[-500:]}"
+    )
+    for name, value in HEADERS.items():
+        assert response.headers[name] == value, where
+    assert "frame-ancestors 'none'" in response.headers["Content-Security-Policy"], where
+    assert "X-Evil" not in response.headers
+    body = response.get_data()
+    if 300 <= response.status_code < 400 and response.status_code != 304:
+        assert re.match(r"(http://localhost)?/(?![/\\])", response.headers["Location"]), (
+            f"{where}: leads away"
+        )
+    elif response.status_code >= 400 and method != "HEAD":
+        said = body.decode()
+        assert not INTERNAL.search(said), f"{where}: {INTERNAL.search(said)}"
+        if path.startswith("/api/"):
+            assert len(strict(body)["error"]["message"]) > 10, where
+        elif response.mimetype == "text/html":
+            assert "<h1>" in said, where
+    elif response.mimetype == "application/json" and body:
+        strict(body)
+    return response
+
+
+def strict(body: bytes) -> Any:
+    """JSON as every reader takes it."""
+
+    def refuse(name: str) -> Any:
+        raise AssertionError(f"{name} is no JSON")
+
+    return json.loads(body, parse_constant=refuse)
+
+
+def test_every_route_answers_every_method(queue: Queue, client: FlaskClient) -> None:
+    busy_queue(queue)
+    token = token_of(client)
+    for rule in rules(client):
+        for path in paths(rule):
+            ask(client, "GET", path)
+        for method in METHODS:
+            response = ask(client, method, paths(rule)[0], data={"csrf_token": token})
+            if method not in (rule.methods or ()):
+                assert response.status_code in (405, 400), (method, rule.rule)
+                if response.status_code == 405:
+                    assert set(response.allow) == rule.methods, rule.rule
+    assert "TRACE" not in {method for rule in rules(client) for method in rule.methods or ()}
+
+
+def test_every_parameter_takes_every_value(queue: Queue, client: FlaskClient) -> None:
+    """Each value of each parameter goes to two of the routes that read, in turn."""
+    busy_queue(queue)
+    assert {"find", "after", "before", "from", "customer", "kind", "by", "width"} <= set(PARAMETERS)
+    readers = itertools.cycle(
+        [
+            paths(rule)[0]
+            for rule in rules(client)
+            if "GET" in (rule.methods or ()) and rule.endpoint not in ("static", "api.events")
+        ]
+    )
+    for name, value in itertools.product(PARAMETERS, VALUES):
+        query = name.encode() + b"=" + quote_from_bytes(value).encode()
+        for _ in range(2):
+            ask(client, "GET", next(readers), query)
+    for path in {next(readers) for _ in range(100)}:
+        ask(client, "GET", path, b"\xff\xfe=%ff&&=&a&%00=%00&range=7d&range=all")
+        ask(client, "GET", path, b"&".join(b"agent=x%d" % n for n in range(500)))
+        ask(client, "GET", path, headers={"Cookie": "lakequeue=" + "x" * 5000})
+        ask(client, "GET", path, headers={"Cookie": 'lakequeue="\\000\xff"; ;=; a'})
+        ask(client, "GET", path, headers={"Accept": "application/json;q=NaN, \xff"})
+        ask(client, "GET", path, headers={"Range": "bytes=9-1", "If-None-Match": '"\xff'})
+        ask(client, "GET", path, headers={"Last-Event-ID": "\xff-" + "9" * 5000})
+
+
+def writers(client: FlaskClient) -> list[tuple[str, str]]:
+    """Every route that writes, with its methods; the webhook, which has the attempt's token, apart."""
+    return [
+        (method, paths(rule)[0])
+        for rule in rules(client)
+        for method in sorted((rule.methods or set()) - set(SAFE_METHODS))
+        if rule.endpoint != "callbacks.receive"
+    ]
+
+
+def test_no_route_writes_for_another_site(
+    queue: Queue, client: FlaskClient, tmp_path: Path
+) -> None:
+    busy_queue(queue)
+    queue.call("check_home")
+    token = token_of(client)
+    before = everything(queue.database, tmp_path)
+    assert len(writers(client)) >= 5
+    fields = {name: "1" for name in PARAMETERS} | {"agent": AGENT, "confirmed": "yes", "all": "yes"}
+    for method, path in writers(client):
+        for action in ("cancel", "pause"):
+            data = {**fields, "action": action}
+            for wrong in ({}, {"csrf_token": ""}, {"csrf_token": "\udcff"}, {"csrf_token": "x"}):
+                response = ask(client, method, path, data={**data, **wrong})
+                assert response.status_code == 403, (path, wrong)
+            for header in (
+                {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
+                {"Sec-Fetch-Site": "\xff"}, {"Origin": "https://evil.example"},
+                {"Origin": "http://[bad"}, {"Origin": "http://localhost.evil.example"},
+            ):  # fmt: skip
+                response = ask(
+                    client, method, path, data={**data, "csrf_token": token}, headers=header
+                )
+                assert response.status_code == 403, (path, header)
+            session = {"Cookie": "lakequeue=eyJjc3JmX3Rva2VuIjoieCJ9.aaaaaa.bbbbbb"}
+            other = client.application.test_client()
+            response = ask(
+                other, method, path, data={**data, "csrf_token": "x"}, headers=session
+            )
+            assert response.status_code == 403, "a cookie that we have not signed"
+    assert everything(queue.database, tmp_path) == before
+
+
+def test_every_field_of_every_form_takes_every_value(
+    queue: Queue, client: FlaskClient, tmp_path: Path
+) -> None:
+    busy_queue(queue)
+    data: dict[str, Any] = {"csrf_token": token_of(client), "agent": AGENT, "task": "1"}
+    turns = itertools.cycle(("cancel", "retry", "reprocess", "priority", "pause", "resume"))
+    for method, path in writers(client):
+        for name, value in itertools.product(PARAMETERS, VALUES[:-4]):
+            if path == "/tasks/actions" or name in ("agent", "action", "fetch", "name", "customer"):
+                form = {"action": next(turns), "confirmed": "yes", **data, name: "HERE"}
+                body = "&".join(f"{key}={text}" for key, text in form.items()).encode()
+                body = body.replace(b"HERE", quote_from_bytes(value).encode())
+                ask(client, method, path, data=body,
+                    content_type="application/x-www-form-urlencoded")  # fmt: skip
+        for kind, body in (
+            ("application/json", b"{}"), ("multipart/form-data", b"--x"), ("text/plain", b"\xff"),
+            ("multipart/form-data; boundary=" + "x" * 1000, b"x"), ("\xff/\xff; charset=\xff", b""),
+            ("multipart/form-data; boundary=x", b"--x\r\n\r\n\r\n--x--"),
+            ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="a'),
+            ("multipart/form-data; boundary=x",
+             b'--x\r\nContent-Disposition: form-data; name="a"; filename="\xff\x00"\r\n\r\n--x--'),
+            ("application/x-www-form-urlencoded", b"a&" * 6000),
+            ("application/x-www-form-urlencoded", b"a=" + b"x" * 2_000_000),
+            ("application/x-www-form-urlencoded; charset=utf-7", b"a=+AD4-"),
+        ):  # fmt: skip
+            ask(client, method, path, data=body, content_type=kind,
+                headers={"X-CSRF-Token": token_of(client)})  # fmt: skip
+    assert list((tmp_path / "volume" / "incoming").iterdir()) == []
+
+
+# JSON as text, since Python would not write all of it.
+JSON_VALUES = (
+    "null", "true", "0", "-1", "-0.0", "1.5", "1e400", "1e-400", "NaN", "-Infinity", "9" * 5000,
+    "9223372036854775807", "9223372036854775808", "1e308", '""', '" "', '"\\u0000"', '"\\ud800"',
+    '"\\udc00\\ud800"', '"\\u202e\\u2066"', '"success"', '"' + "x" * 100_000 + '"', "{}", "[]",
+    "[null]", '{"a": 1, "a": 2}', '{"\\u0000": {"\\ud800": NaN}}', "[" * 900 + "]" * 900,
+    "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, '"1 day"', "86401", "1e17",
+)  # fmt: skip
+
+
+def test_every_key_of_a_report_takes_every_value(queue: Queue, client: FlaskClient) -> None:
+    """By itself and in an array. Whatever was accepted can be shown, and no worker stops for it."""
+    shown: set[int] = set()
+
+    def send(key: str, value: str, many: bool) -> None:
+        queue.enqueue(extraction=batch)
+        row = queue.claim()
+        known = {"attempt": row["attempt_id"], "token": row["callback_token"], "outcome": "success"}
+        known |= {"error": {"outcome": "failure"}, "error_class": {"outcome": "failure"},
+                  "retry_after": {"outcome": "rate_limited"}}.get(key, {})  # fmt: skip
+        text = json.dumps({**known, key: "HERE"}).replace('"HERE"', value)
+        body = f"[{text}]" if many else text
+        response = ask(client, "POST", "/api/callbacks", data=body.encode(),
+                       content_type="application/json")  # fmt: skip
+        if response.status_code == 200:
+            shown.add(row["task_id"])
+        queue.database.query("update lakequeue.agents set paused_at = null, paused_by = null")
+        queue.database.query("update lakequeue.tasks set retry_at = null where status = 'enqueued'")
+        queue.call("cancel_task", task=row["task_id"])
+
+    batch = queue.value("create_extraction", name="all of it")
+    places = itertools.cycle((False, True))
+    for key, value in itertools.product(callbacks.PARAMETERS, JSON_VALUES):
+        if key in ("result", "error"):
+            send(key, value, False)
+            send(key, value, True)
+        elif key not in ("attempt", "token", "outcome"):
+            send(key, value, next(places))
+        else:
+            body = json.dumps({"attempt": 1, "token": "t", "outcome": "success", key: "HERE"})
+            ask(client, "POST", "/api/callbacks", data=body.replace('"HERE"', value).encode(),
+                content_type="application/json")  # fmt: skip
+    assert shown
+    for task in shown:
+        ask(client, "GET", f"/tasks/{task}")
+        ask(client, "GET", f"/api/tasks/{task}")
+    for path in ("/", "/tasks", "/activity", "/costs", f"/extractions/{batch}",
+                 f"/extractions/{batch}.csv", f"/extractions/{batch}.json", "/api/metrics",
+                 f"/api/extractions/{batch}"):  # fmt: skip
+        assert ask(client, "GET", path).status_code == 200
+    queue.enqueue()
+    assert queue.claim()
+
+
+def test_headers_of_a_proxy_are_believed_only_where_one_is_known(
+    queue: Queue, tmp_path: Path
+) -> None:
+    spoofed = {
+        "X-Forwarded-User": "eve", "X-Forwarded-Email": "eve", "X-Forwarded-Preferred-Username": "e",
+        "X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https", "X-Forwarded-For": "1.1.1.1",
+        "X-Forwarded-Prefix": "/evil", "X-Original-Url": "/upload", "X-Rewrite-Url": "/upload",
+        "X-Http-Method-Override": "DELETE", "Forwarded": "host=evil.example", "Script-Name": "/evil",
+        "Remote-User": "eve", "Referer": "https://evil.example/",
+    }  # fmt: skip
+    with application(queue.database, tmp_path) as app:
+        client = app.test_client()
+        data = {"csrf_token": token_of(client), "agent": AGENT, "action": "pause", "next": "//evil"}
+        response = ask(client, "POST", "/agents/actions", data=data, headers=spoofed)
+        assert response.headers["Location"] == f"/agents#agent-{AGENT}"
+        assert queue.call("agent_status")[0]["paused_by"] == "ann"
+        page = ask(client, "GET", "/", headers=spoofed).get_data(as_text=True)
+        assert "evil" not in page
+    with application(queue.database, tmp_path, identity_header="X-Forwarded-Email") as app:
+        client = app.test_client()
+        for sent in ({}, {"X-Forwarded-Email": "eve"}, {"X-Forwarded-User": "ann"},
+                     {"X-Forwarded-Email": "ann, eve"}, {"X-Forwarded-Email": "a" * 300},
+                     {"X-Forwarded-Email": "\xff\xed"}):  # fmt: skip
+            data = {"csrf_token": token_of(client), "agent": AGENT, "action": "resume"}
+            response = ask(client, "POST", "/agents/actions", data=data, headers=sent)
+            assert response.status_code == 403, sent
