@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from lakequeue.web import connections
 from lakequeue.web.guard import HEADERS
 from tests.python.web_server import server as web_server
 from tests.servers import Database

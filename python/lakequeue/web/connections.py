@@ -285,5 +285,8 @@ def _answer(status: int, reason: str, words: str) -> bytes:
         "Connection": "close",
         **({"Retry-After": "5"} if status == 503 else {}),
     }
-    lines = [f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [
+        f"HTTP/1.1 {status} {reason}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
     return "\r\n".join([*lines, "", ""]).encode() + body
