@@ -51,7 +51,7 @@ SLOW = {
     "a small body": HEAD + b"Content-Length: 100\r\n\r\n{",
     "a large body": HEAD + b"Content-Length: 10000000\r\n\r\n{",
     "a body without an end": HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
-    "reads nothing": b"GET /static/style.css HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    "reads nothing": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
 }
 # What is sent, and the status it is refused with.
 WRONG = {

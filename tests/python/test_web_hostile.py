@@ -8,15 +8,18 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes
 
 import pytest
 from flask.testing import FlaskClient
+from psycopg.types.json import Json
 from werkzeug.routing import Rule
 
 import lakequeue.web
+from lakequeue import database as db
 from lakequeue.web import callbacks
 from lakequeue.web.guard import HEADERS, SAFE_METHODS
 from tests.python.test_web_actions import everything
@@ -133,20 +136,22 @@ def strict(body: bytes) -> Any:
 def test_every_route_answers_every_method(queue: Queue, client: FlaskClient) -> None:
     busy_queue(queue)
     token = token_of(client)
+    allowed: dict[str, set[str]] = {}
+    for rule in rules(client):
+        allowed.setdefault(rule.rule, set()).update(rule.methods or ())
     for rule in rules(client):
         for path in paths(rule):
             ask(client, "GET", path)
         for method in METHODS:
             response = ask(client, method, paths(rule)[0], data={"csrf_token": token})
-            if method not in (rule.methods or ()):
+            if method not in allowed[rule.rule]:
                 assert response.status_code in (405, 400), (method, rule.rule)
                 if response.status_code == 405:
-                    assert set(response.allow) >= (rule.methods or set()), rule.rule
-    assert "TRACE" not in {method for rule in rules(client) for method in rule.methods or ()}
+                    assert set(response.allow) == allowed[rule.rule]
 
 
 def test_every_parameter_takes_every_value(queue: Queue, client: FlaskClient) -> None:
-    """Each value of each parameter goes to two of the routes that read, in turn."""
+    """Each value of each parameter goes to the routes that read, in turn."""
     busy_queue(queue)
     assert {"find", "after", "before", "from", "customer", "kind", "by", "width"} <= set(PARAMETERS)
     readers = itertools.cycle(
@@ -158,8 +163,7 @@ def test_every_parameter_takes_every_value(queue: Queue, client: FlaskClient) ->
     )
     for name, value in itertools.product(PARAMETERS, VALUES):
         query = name.encode() + b"=" + quote_from_bytes(value).encode()
-        for _ in range(2):
-            ask(client, "GET", next(readers), query)
+        ask(client, "GET", next(readers), query)
     for path in {next(readers) for _ in range(100)}:
         ask(client, "GET", path, b"\xff\xfe=%ff&&=&a&%00=%00&range=7d&range=all")
         ask(client, "GET", path, b"&".join(b"agent=x%d" % n for n in range(500)))
@@ -252,38 +256,38 @@ JSON_VALUES = (
 
 
 def test_every_key_of_a_report_takes_every_value(queue: Queue, client: FlaskClient) -> None:
-    """By itself and in an array. Whatever was accepted can be shown, and no worker stops for it."""
-    shown: set[int] = set()
-
-    def send(key: str, value: str, many: bool) -> None:
-        queue.enqueue(extraction=batch)
-        row = queue.claim()
-        known = {"attempt": row["attempt_id"], "token": row["callback_token"], "outcome": "success"}
-        known |= {"error": {"outcome": "failure"}, "error_class": {"outcome": "failure"},
-                  "retry_after": {"outcome": "rate_limited"}}.get(key, {})  # fmt: skip
-        text = json.dumps({**known, key: "HERE"}).replace('"HERE"', value)
-        body = f"[{text}]" if many else text
-        response = ask(client, "POST", "/api/callbacks", data=body.encode(),
-                       content_type="application/json")  # fmt: skip
-        if response.status_code == 200:
-            shown.add(row["task_id"])
-        queue.database.query("update lakequeue.agents set paused_at = null, paused_by = null")
-        queue.database.query("update lakequeue.tasks set retry_at = null where status = 'enqueued'")
-        queue.call("cancel_task", task=row["task_id"])
-
+    """By itself or in an array. Whatever was accepted can be shown, and no worker stops for it."""
     batch = queue.value("create_extraction", name="all of it")
+    ends = {"error": "failure", "error_class": "failure", "retry_after": "rate_limited"}
+    shown: set[int] = set()
     places = itertools.cycle((False, True))
-    for key, value in itertools.product(callbacks.PARAMETERS, JSON_VALUES):
-        if key in ("result", "error"):
-            send(key, value, False)
-            send(key, value, True)
-        elif key not in ("attempt", "token", "outcome"):
-            send(key, value, next(places))
-        else:
-            body = json.dumps({"attempt": 1, "token": "t", "outcome": "success", key: "HERE"})
-            ask(client, "POST", "/api/callbacks", data=body.replace('"HERE"', value).encode(),
-                content_type="application/json")  # fmt: skip
-    assert shown
+    with db.connect(queue.database.conninfo()) as owner:
+
+        def claim() -> dict[str, Any]:
+            db.call(owner, "enqueue_task", agent=AGENT, document_path="/a.pdf", extraction=batch)
+            (row,) = db.call(owner, "dequeue_tasks", worker="w", batch_size=1)
+            return row
+
+        row = claim()
+        for key, value in itertools.product(callbacks.PARAMETERS, JSON_VALUES):
+            report = {
+                "attempt": row["attempt_id"],
+                "token": row["callback_token"],
+                "outcome": ends.get(key, "success"),
+            }
+            body = json.dumps({**report, key: "HERE"}).replace('"HERE"', value)
+            if next(places):
+                body = f"[{body}]"
+            response = ask(client, "POST", "/api/callbacks", data=body.encode(),
+                           content_type="application/json")  # fmt: skip
+            if b'"accepted"' in response.get_data():
+                shown.add(row["task_id"])
+                owner.execute(
+                    """update lakequeue.agents set paused_at = null, paused_by = null,
+                         breaker_failures = 0, retry_cap = '1 day', retry_base = '1 day'"""
+                )
+                row = claim()
+    assert len(shown) > 10
     for task in shown:
         ask(client, "GET", f"/tasks/{task}")
         ask(client, "GET", f"/api/tasks/{task}")
@@ -291,8 +295,6 @@ def test_every_key_of_a_report_takes_every_value(queue: Queue, client: FlaskClie
                  f"/extractions/{batch}.csv", f"/extractions/{batch}.json", "/api/metrics",
                  f"/api/extractions/{batch}"):  # fmt: skip
         assert ask(client, "GET", path).status_code == 200
-    queue.enqueue()
-    assert queue.claim()
 
 
 def test_headers_of_a_proxy_are_believed_only_where_one_is_known(
@@ -321,3 +323,52 @@ def test_headers_of_a_proxy_are_believed_only_where_one_is_known(
             data = {"csrf_token": token_of(client), "agent": AGENT, "action": "resume"}
             response = ask(client, "POST", "/agents/actions", data=data, headers=sent)
             assert response.status_code == 403, sent
+
+
+NAME = "\u202eMARK\u2066END"
+
+
+class Loose(HTMLParser):
+    """Texts in which words of ours follow a name that may turn them about."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.inside: list[str] = []
+        self.found: list[str] = []
+        self.seen = 0
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.inside and self.inside.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        self.seen += NAME in data
+        follows = data.rpartition(NAME)[2] if NAME in data else ""
+        if re.search(r"\w", follows) and self.inside[-1] not in ("bdi", "option", "title"):
+            self.found.append(f"<{self.inside[-1]}> {data.strip()!r}")
+
+
+def test_a_name_cannot_turn_the_words_around_it(queue: Queue, client: FlaskClient) -> None:
+    queue.call("configure_agent", agent=NAME, model_endpoint=f"of {NAME}", max_tpm=10_000)
+    key = queue.value("create_extraction", name=NAME, customer=NAME, submitted_by=NAME)
+    documents = Json([{"document_path": f"/d/{NAME}", "name": NAME, "priority": 9}] * 3)
+    queue.call("enqueue_tasks", agent=NAME, documents=documents, extraction=key)
+    row = queue.claim()
+    attempt = {"attempt": row["attempt_id"], "token": row["callback_token"]}
+    queue.call("report_rate_limit", **attempt)
+    result = {"document_type": NAME, "language": NAME, "model": NAME, "notes": [NAME],
+              "fields": {NAME: {"value": NAME, "confidence": 0.1, "page": 1}},
+              "pages": [{"number": 1, "text": NAME, "characters": 9}]}  # fmt: skip
+    queue.call("record_callback", **attempt, outcome="success", result=Json(result))
+    queue.call("cancel_tasks", tasks=[row["task_id"] + 1], reason=NAME, actor=NAME)
+    queue.call("pause_agent", agent=NAME, reason=NAME, actor=NAME)
+    for path in ("/", "/tasks", "/agents", "/extractions", f"/extractions/{key}", "/activity",
+                 f"/tasks/{row['task_id']}", f"/tasks/{row['task_id'] + 1}", "/upload",
+                 f"/tasks?find={NAME}", f"/agents?agent={NAME}", "/costs?by=customer"):  # fmt: skip
+        page = Loose(ask(client, "GET", path).get_data(as_text=True))
+        assert page.seen, path
+        assert not page.found, path

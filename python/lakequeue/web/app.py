@@ -175,6 +175,7 @@ def _teach_templates(app: Flask) -> None:
         cell_value=formats.cell_value,
         pretty_json=formats.pretty_json,
         breakable=formats.breakable,
+        apart=formats.apart,
         plural=formats.plural,
         moment=lambda value: formats.moment(value, views.known_zone()),
     )
@@ -236,6 +237,11 @@ def _unexpected(error: Exception) -> ResponseReturnValue:
 def _broken_body(error: ParseException) -> ResponseReturnValue:
     del error
     return _show(400, "The body of the request is broken.", "Send it again.", "bad_request")
+
+
+def _no_text(error: UnicodeError) -> ResponseReturnValue:
+    del error
+    return _show(400, "The address holds bytes that are no text.", "Write it as UTF-8.", "no_text")
 
 
 def _too_deep(error: RecursionError) -> ResponseReturnValue:
@@ -302,6 +308,7 @@ def _handle_errors(app: Flask) -> None:
         (database.NotInstalled, _unavailable),
         (psycopg.Error, _database_error),
         (ParseException, _broken_body),
+        (UnicodeError, _no_text),
         (RecursionError, _too_deep),
         (BadFilter, _bad_filter),
         (Forged, _forged),
