@@ -10,7 +10,7 @@ begin
   select a.* into v_agent from agents a where a.name = _agent.name;
   if not found then
     raise exception using errcode = 'LQ404',
-      message = format('there is no agent "%s"', name),
+      message = format('there is no agent "%s"', left(name, 200)),
       hint = 'Make it with lakequeue.configure_agent, or see lakequeue.agent_status() for the ones there are.';
   end if;
   return v_agent;

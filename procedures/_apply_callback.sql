@@ -24,7 +24,7 @@ declare
   v_answer text;
 begin
   if outcome is null or outcome not in ('success', 'failure', 'permanent_failure', 'rate_limited', 'cancelled') then
-    raise exception using errcode = 'LQ400', message = format('"%s" is no outcome', outcome),
+    raise exception using errcode = 'LQ400', message = format('"%s" is no outcome', left(outcome, 100)),
       hint = 'Outcomes: success, failure, permanent_failure, rate_limited, cancelled.';
   end if;
 

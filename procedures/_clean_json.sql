@@ -34,7 +34,7 @@ begin
   end;
 exception when data_exception or program_limit_exceeded then
   raise exception using errcode = 'LQ422',
-    message = format('this JSON cannot be stored: %s', sqlerrm),
+    message = format('this JSON cannot be stored: %s', left(sqlerrm, 300)),
     hint = 'Send JSON with finite numbers of ordinary size, nested less than a thousand levels deep.';
 end $$;
 

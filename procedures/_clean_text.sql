@@ -1,4 +1,5 @@
 -- Text from the outside world, made fit to be stored: cut to max_length characters, blank counts as not given.
+-- What follows a million characters is not looked at: trimming would take a dozen bytes for each.
 -- (U+0000 cannot reach a text parameter; _clean_json removes its escaped form.)
 create or replace function lakequeue._clean_text(value text, max_length integer)
 returns text
@@ -6,7 +7,7 @@ language plpgsql immutable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 begin
-  return nullif(left(btrim(value, E' \t\r\n'), max_length), '');
+  return nullif(left(btrim(left(value, 1000000), E' \t\r\n'), max_length), '');
 end $$;
 
 comment on function lakequeue._clean_text(text, integer) is 'Text cut to a length; blank becomes null.';

@@ -34,7 +34,7 @@ begin
   raise exception using errcode = 'LQ422', message = v_problem,
     hint = 'Keys: document_path, name, priority, payload, dedup_key, page_count, document_bytes; or name and refusal.';
 exception when data_exception then
-  raise exception using errcode = 'LQ422', message = format('documents have the wrong shape: %s', sqlerrm),
+  raise exception using errcode = 'LQ422', message = format('documents have the wrong shape: %s', left(sqlerrm, 300)),
     hint = 'Example: [{"document_path": "/Volumes/main/docs/a.pdf", "page_count": 3}].';
 end $$;
 

@@ -14,7 +14,7 @@ as $$
 #variable_conflict use_column
 declare
   v_zone text := (select i.time_zone from installation i);
-  v_to timestamptz := coalesce((to_day + 1)::timestamp at time zone v_zone, 'infinity');
+  v_to timestamptz := coalesce((_in_calendar(to_day) + 1)::timestamp at time zone v_zone, 'infinity');
   v_day date;
   v_from timestamptz;
 begin
@@ -26,7 +26,7 @@ begin
     where l.day is not null and l.day <= coalesce(to_day, l.day)
     group by l.day) d
   where d.newer < most;
-  v_from := coalesce(v_day::timestamp at time zone v_zone, '-infinity');
+  v_from := coalesce(_in_calendar(v_day)::timestamp at time zone v_zone, '-infinity');
 
   return query
     select f.id, f.agent_id, f.customer, f.status, (f.finished_at at time zone v_zone)::date

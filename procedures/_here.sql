@@ -15,8 +15,8 @@ declare
   v_branch text := substring(lakebase_endpoint from '^projects/[^/]+/branches/[^/]+');
   v_server text;
 begin
-  if v_branch is null and btrim(lakebase_endpoint) <> '' then
-    raise exception using errcode = 'LQ400', message = format('"%s" is no Lakebase endpoint', lakebase_endpoint),
+  if v_branch is null and _clean_text(lakebase_endpoint, 1) is not null then
+    raise exception using errcode = 'LQ400', message = format('"%s" is no Lakebase endpoint', left(lakebase_endpoint, 100)),
       hint = 'Pass projects/PROJECT/branches/BRANCH/endpoints/ENDPOINT.';
   end if;
   begin

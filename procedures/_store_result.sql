@@ -6,7 +6,7 @@
 -- before, attempt: task and attempt as read under the task's row lock, which the caller holds.
 -- Returns accepted (the task is completed by it), superseded (kept, but the task was final), or duplicate (the attempt
 -- has a result already, which stays).
--- Errors: LQ400 a confidence outside 0 to 1; LQ413, LQ422 see _clean_json; LQ422 no result.
+-- Errors: LQ400 a confidence outside 0 to 1; LQ413, LQ422 see _clean_json, _check_json; LQ422 no result.
 create or replace function lakequeue._store_result(
   before lakequeue.tasks, attempt lakequeue.task_attempts, result json, confidence real)
 returns text
@@ -22,6 +22,7 @@ begin
     raise exception using errcode = 'LQ422', message = 'a result cannot be null',
       hint = 'Report a failure through record_callback where there is no result.';
   end if;
+  perform _check_json(v_result);
   if not confidence between 0 and 1 then
     raise exception using errcode = 'LQ400', message = format('a confidence is 0 to 1, not %s', confidence),
       hint = 'Leave it out where it is not known.';

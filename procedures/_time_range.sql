@@ -8,9 +8,9 @@ language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 begin
-  last_day := least(to_day, _day(_now()));
+  last_day := least(_in_calendar(to_day), _day(_now()));
   first_day := greatest(
-    coalesce(from_day, (select min(r.day) from task_rollups r where r.agent_id = any(agent_ids) and r.day is not null), last_day),
+    coalesce(_in_calendar(from_day), (select min(r.day) from task_rollups r where r.agent_id = any(agent_ids) and r.day is not null), last_day),
     last_day - 365);
   hourly := last_day - first_day < 7;
   return next;

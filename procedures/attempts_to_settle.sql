@@ -13,7 +13,7 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_from timestamptz := _now() - least(ended_within, interval '1 hour');
+  v_from timestamptz := _now() - greatest(least(ended_within, interval '1 hour'), interval '0');
 begin
   if batch_size is null or batch_size not between 1 and 1000 then
     raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 1000', hint = 'The default is 100.';

@@ -32,7 +32,7 @@ begin
           from task_attempts a
           join results r on r.attempt_id = a.id
           where a.task_id = n.id and a.status = 'succeeded') as confidence
-      from (select n.id from newest n limit sample) n
+      from (select n.id from newest n limit greatest(sample, 0)) n
     )
     select count(*), count(l.confidence), avg(l.confidence)::real, count(*) filter (where l.confidence < low),
            (select count(*) from newest) > sample

@@ -14,7 +14,7 @@
 --   reserve_tokens before every model call. output_share: part of an estimate that is
 --   output. breaker_failures: so many failures in a row pause it; 0: never.
 -- Returns the agent's id.
--- Errors: LQ400 a blank name or a value out of range.
+-- Errors: LQ400 a blank name or a value out of range; LQ422 see _check_json.
 -- Locks: the one of changes to agents (two that move an agent at once would each miss an endpoint of the other); then the
 --   throttle locks of its endpoint, of those it has left and, when it moves, of the new one, by id.
 create or replace function lakequeue.configure_agent(
@@ -45,6 +45,7 @@ begin
       hint = 'Surrounding blanks are not allowed either.';
   end if;
 
+  perform _check_json(parameters);
   perform pg_advisory_xact_lock(_lock_class(), -4);
   select a.id, a.model_endpoint_id, a.former_endpoint_ids into v_id, v_old_endpoint_id, v_former_endpoint_ids
   from agents a where a.name = agent;
@@ -92,8 +93,8 @@ begin
     perform _nudge('lakequeue_worker');
   end if;
   return v_after.id;
-exception when check_violation then
-  raise exception using errcode = 'LQ400', message = format('agent "%s": %s', agent, sqlerrm),
+exception when check_violation or numeric_value_out_of_range then
+  raise exception using errcode = 'LQ400', message = format('agent "%s": %s', agent, left(sqlerrm, 300)),
     hint = 'Ranges: limits >= 0; leases 1 second to 1 day; attempts 1 to 100; parameters a JSON object.';
 end $$;
 

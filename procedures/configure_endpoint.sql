@@ -50,7 +50,7 @@ begin
   end if;
   return v_id;
 exception when check_violation then
-  raise exception using errcode = 'LQ400', message = format('endpoint "%s": %s', endpoint, sqlerrm),
+  raise exception using errcode = 'LQ400', message = format('endpoint "%s": %s', endpoint, left(sqlerrm, 300)),
     hint = 'max_passed_over is 0 to 1 day.';
 end $$;
 

@@ -8,8 +8,8 @@
 -- priority: 0 to 9, for documents that name none. customer: by default the extraction's. extraction: its id.
 -- Returns a row per document, in order: position from 1, task_id (null if refused), created (false: existing task).
 -- Errors: LQ404 unknown agent or extraction, or another application's; LQ403 the web process without an extraction
--- that an operator submitted; LQ422 documents of the wrong shape; LQ400 a value out of range; LQ409 the task that held
--- a dedup_key kept vanishing.
+-- that an operator submitted; LQ422 documents of the wrong shape, or a payload that cannot be read (_check_json); LQ400
+-- a value out of range; LQ409 the task that held a dedup_key kept vanishing.
 -- One bad document refuses the whole call: nothing is enqueued.
 -- Locks: waits for an open transaction that enqueues the same dedup_key. Keys are inserted in order, so that two
 -- calls cannot deadlock.
@@ -38,6 +38,7 @@ begin
     raise exception using errcode = 'LQ422', message = 'documents must be a JSON array of objects',
       hint = 'Example: [{"document_path": "/Volumes/main/docs/a.pdf", "page_count": 3}].';
   end if;
+  perform _check_json(jsonb_path_query_array(v_documents, '$[*].payload'));
   if extraction is not null then
     select coalesce(enqueue_tasks.customer, e.customer), e.submitted_by into v_customer, v_submitter
     from _extraction(extraction) e;
@@ -102,7 +103,7 @@ begin
           raise;
         end if;
       when check_violation or not_null_violation or numeric_value_out_of_range then
-        raise exception using errcode = 'LQ400', message = format('a document cannot be enqueued: %s', sqlerrm),
+        raise exception using errcode = 'LQ400', message = format('a document cannot be enqueued: %s', left(sqlerrm, 300)),
           hint = 'Nothing was enqueued. Paths are 1 to 4096 characters, priorities 0 to 9, payloads at most 8 kB.';
     end;
   end loop;

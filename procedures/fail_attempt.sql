@@ -26,7 +26,7 @@ declare
   v_used numeric[];
 begin
   if outcome is null or outcome not in ('failure', 'permanent_failure', 'rate_limited', 'cancelled', 'given_back') then
-    raise exception using errcode = 'LQ400', message = format('"%s" is no outcome', outcome),
+    raise exception using errcode = 'LQ400', message = format('"%s" is no outcome', left(outcome, 100)),
       hint = 'Outcomes: failure, permanent_failure, rate_limited, cancelled, given_back.';
   end if;
   select a.task_id into v_task_id from task_attempts a where a.id = attempt;

@@ -25,8 +25,8 @@ as $$
 declare
   v_agent_ids integer[] := case when agents is not null then _agent_ids(agents) end;
   v_zone text := (select i.time_zone from installation i);
-  v_from timestamptz := coalesce(from_day::timestamp at time zone v_zone, '-infinity');
-  v_to timestamptz := coalesce((to_day + 1)::timestamp at time zone v_zone, 'infinity');
+  v_from timestamptz := coalesce(_in_calendar(from_day)::timestamp at time zone v_zone, '-infinity');
+  v_to timestamptz := coalesce((_in_calendar(to_day) + 1)::timestamp at time zone v_zone, 'infinity');
   v_at timestamptz := coalesce(after_at, 'infinity');
   v_id bigint := coalesce(after_id, 9223372036854775807);
   v_by text := case when task is not null then 'task' when actors is not null then 'actor'

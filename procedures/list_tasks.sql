@@ -27,8 +27,8 @@ declare
   v_statuses task_status[] := _statuses(statuses);
   v_agent_ids integer[] := _agent_ids(agents);
   v_zone text := (select i.time_zone from installation i);
-  v_from timestamptz := coalesce(from_day::timestamp at time zone v_zone, '-infinity');
-  v_to timestamptz := coalesce((to_day + 1)::timestamp at time zone v_zone, 'infinity');
+  v_from timestamptz := coalesce(_in_calendar(from_day)::timestamp at time zone v_zone, '-infinity');
+  v_to timestamptz := coalesce((_in_calendar(to_day) + 1)::timestamp at time zone v_zone, 'infinity');
   v_at timestamptz := coalesce(after_at, 'infinity');
   v_id bigint := coalesce(after_id, 9223372036854775807);
   v_document text := lower(nullif(document, ''));

@@ -15,7 +15,7 @@ declare
   v_here text := _here(lakebase_endpoint);
   v_home text;
 begin
-  if coalesce(btrim(reason), '') = '' then
+  if _clean_text(reason, 1) is null then
     raise exception using errcode = 'LQ400', message = 'move_here needs a reason', hint = 'It stays in the event.';
   end if;
   select i.home into v_home from installation i for no key update;

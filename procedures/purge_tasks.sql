@@ -24,7 +24,7 @@ set jit = off
 as $$
 declare
   v_actor text := _actor(actor);
-  v_before timestamptz := _now() - older_than;
+  v_before timestamptz := _now() - greatest(least(older_than, interval '1000 years'), interval '0');
   v_ids bigint[];
   v_attempt_ids bigint[];
   v_extraction_ids bigint[];

@@ -42,7 +42,7 @@ declare
   v_used numeric[];
   v_jobs jsonb := (select jsonb_object_agg(g.name, g.job_id) filter (where g.job_id is not null) from agents g);
 begin
-  if coalesce(btrim(reason), '') = '' then
+  if _clean_text(reason, 1) is null then
     raise exception using errcode = 'LQ400', message = 'quiesce needs a reason', hint = 'It stays in the event and with every agent.';
   end if;
   attempts_closed := 0; runs_let_go := 0; tasks_requeued := 0; agents_paused := 0; workers_dismissed := 0;

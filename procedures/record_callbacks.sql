@@ -61,7 +61,7 @@ begin
         raise;
       end if;
       v_answers[v_row.number] := 'refused';
-      v_messages[v_row.number] := sqlerrm;
+      v_messages[v_row.number] := left(sqlerrm, 500);
     end;
   end loop;
 

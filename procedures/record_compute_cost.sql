@@ -97,7 +97,7 @@ begin
   exception
     when invalid_parameter_value or invalid_text_representation or invalid_datetime_format or datetime_field_overflow
       or numeric_value_out_of_range or not_null_violation or check_violation then
-      raise exception using errcode = 'LQ422', message = format('billing''s answer cannot be read: %s', sqlerrm),
+      raise exception using errcode = 'LQ422', message = format('billing''s answer cannot be read: %s', left(sqlerrm, 300)),
         hint = 'rows is a JSON array of objects with kind, name, sku, unit, day, currency, quantity and cost.';
   end;
 

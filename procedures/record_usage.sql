@@ -25,7 +25,7 @@ declare
   v_recorded boolean;
 begin
   if source is null or source not in ('trace', 'callback') then
-    raise exception using errcode = 'LQ400', message = format('"%s" is no source of usage', source),
+    raise exception using errcode = 'LQ400', message = format('"%s" is no source of usage', left(source, 100)),
       hint = 'Sources: trace, callback.';
   end if;
   select t.* into v_task

@@ -26,7 +26,7 @@ begin
       select n.id from _newest_completed(from_day, to_day, statuses, agents, customers, sample) n(id)
     ), times as (
       select least(coalesce(r.running, '0'), t.finished_at - t.created_at) as running, t.finished_at - t.created_at as response
-      from (select n.id from newest n limit sample) n
+      from (select n.id from newest n limit greatest(sample, 0)) n
       join tasks t on t.id = n.id
       left join lateral (
         select sum(a.ended_at - a.started_at) as running

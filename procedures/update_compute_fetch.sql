@@ -16,7 +16,7 @@ declare
   v_fetch compute_fetches;
 begin
   if update_compute_fetch.phase not in ('starting', 'waiting', 'running', 'reading') then
-    raise exception using errcode = 'LQ400', message = format('"%s" is no phase of a fetch', phase),
+    raise exception using errcode = 'LQ400', message = format('"%s" is no phase of a fetch', left(phase, 100)),
       hint = 'Phases: starting, waiting, running, reading.';
   end if;
   v_fetch := _compute_fetch(fetch_id);

@@ -20,7 +20,7 @@ begin
       hint = 'Make it unique per process start: host, pid and something random.';
   end if;
   if relay not in ('local', 'databricks') then
-    raise exception using errcode = 'LQ400', message = format('"%s" is no relay', relay), hint = 'Relays: local, databricks.';
+    raise exception using errcode = 'LQ400', message = format('"%s" is no relay', left(relay, 100)), hint = 'Relays: local, databricks.';
   end if;
   if (select w.dismissed from workers w where w.name = worker) then
     raise exception using errcode = 'LQ421', message = 'this database is a copy that was quiesced while the worker was connected',

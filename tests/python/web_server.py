@@ -50,11 +50,12 @@ def application(database: Database, folder: Path, **changes: Any) -> Iterator[Fl
 
 @contextlib.contextmanager
 def server(
-    database: Database, folder: Path, *arguments: str, **environment: str
+    database: Database, folder: Path, *arguments: str, first: str = "", **environment: str
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`lakequeue web` on a test database: its address and its process."""
+    """`lakequeue web` on a test database: its address and its process; `first` is run before."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "from lakequeue.cli import main; main()", "web", "--port", "0",
+        [sys.executable, "-c", f"{first}\nfrom lakequeue.cli import main; main()", "web",
+         "--port", "0",
          "--data-dir", str(folder), *arguments],
         env={
             **os.environ,

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 from flask import Flask, Response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
+from gunicorn.http.errors import ParseException
 from werkzeug.exceptions import HTTPException, SecurityError
 from werkzeug.routing import IntegerConverter, Map
 
@@ -175,6 +176,7 @@ def _teach_templates(app: Flask) -> None:
         cell_value=formats.cell_value,
         pretty_json=formats.pretty_json,
         breakable=formats.breakable,
+        apart=formats.apart,
         plural=formats.plural,
         moment=lambda value: formats.moment(value, views.known_zone()),
     )
@@ -232,6 +234,16 @@ def _unexpected(error: Exception) -> ResponseReturnValue:
     number = secrets.token_hex(4)
     log.error("%s %s failed (%s)", request.method, request.path, number, exc_info=error)
     return _show(500, f"This is a fault of ours, noted in the log as {number}.", None, "fault")
+
+
+def _broken_body(error: ParseException) -> ResponseReturnValue:
+    del error
+    return _show(400, "The body of the request is broken.", "Send it again.", "bad_request")
+
+
+def _no_text(error: UnicodeError) -> ResponseReturnValue:
+    del error
+    return _show(400, "The address holds bytes that are no text.", "Write it as UTF-8.", "no_text")
 
 
 def _too_deep(error: RecursionError) -> ResponseReturnValue:
@@ -297,6 +309,8 @@ def _handle_errors(app: Flask) -> None:
         (database.DatabaseUnavailable, _unavailable),
         (database.NotInstalled, _unavailable),
         (psycopg.Error, _database_error),
+        (ParseException, _broken_body),
+        (UnicodeError, _no_text),
         (RecursionError, _too_deep),
         (BadFilter, _bad_filter),
         (Forged, _forged),

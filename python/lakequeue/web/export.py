@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -82,6 +83,11 @@ def _cell(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     return formats.field_value(value)
+
+
+def begun(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The same, with the database asked already: what it refuses is told while that is possible."""
+    return itertools.chain(list(itertools.islice(parts, 2)), parts)
 
 
 def rows_csv(rows: list[dict[str, Any]]) -> Iterator[bytes]:

@@ -239,4 +239,9 @@ def breakable(text: str) -> Markup:
     """Text with places where a long name may be broken."""
     break_here = Markup("<wbr>")
     parts = re.split(r"(?<=[-_./])", text)
-    return break_here.join(parts)
+    return apart(break_here.join(parts))
+
+
+def apart(text: str) -> Markup:
+    """Text of others within a sentence: what it holds cannot turn the words around it about."""
+    return escape(text) if text.isascii() else Markup("<bdi>{}</bdi>").format(text)

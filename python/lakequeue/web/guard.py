@@ -62,8 +62,15 @@ def check_origin() -> None:
             raise Forged("This form was sent from another site.")
         return
     origin = request.headers.get("Origin")
-    if origin not in (None, "null") and urlsplit(origin or "").netloc != request.host:
+    if origin not in (None, "null") and _host(origin or "") != request.host:
         raise Forged("This form was sent from another site.")
+
+
+def _host(address: str) -> str | None:
+    try:
+        return urlsplit(address).netloc
+    except ValueError:  # no address at all
+        return None
 
 
 def check_token() -> None:

@@ -417,6 +417,6 @@ def extraction_json(key: int) -> Response:
 
 
 def _download(parts: Iterator[bytes], content_type: str, name: str) -> Response:
-    response = Response(stream_with_context(parts), content_type=content_type)
+    response = Response(stream_with_context(export.begun(parts)), content_type=content_type)
     response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
     return response

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
-from gunicorn.workers.gthread import ThreadWorker
 
 from lakequeue.errors import Problem
+from lakequeue.web.connections import PatientWorker
 from lakequeue.web.options import Options
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 REQUEST_THREADS = 32
 """Threads beside those of the streams."""
+WAITING_CONNECTIONS = 1000
+"""Connections beside those with a thread: kept alive, or with a request that is still arriving."""
 KEEP_ALIVE_SECONDS = 5
 GRACEFUL_SECONDS = 10
 """Requests under way have this long to end; streams end at once."""
@@ -85,7 +87,7 @@ def is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-class _Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn is not typed
+class _Worker(PatientWorker):
     """The process that serves; it ends its streams when it is told to stop."""
 
     def handle_exit(self, sig: int, frame: Any) -> None:
@@ -94,7 +96,7 @@ class _Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn is not typed
         super().handle_exit(sig, frame)
 
 
-class _Application(BaseApplication):  # type: ignore[misc]
+class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn is not typed
     """gunicorn with our settings and nobody else's."""
 
     def __init__(
@@ -113,11 +115,13 @@ class _Application(BaseApplication):  # type: ignore[misc]
             "workers": 1,
             "worker_class": _Worker,
             "threads": threads,
-            "worker_connections": threads * 2,
+            "worker_connections": threads + WAITING_CONNECTIONS,
             "keepalive": KEEP_ALIVE_SECONDS,
             "timeout": 60,
             "graceful_timeout": GRACEFUL_SECONDS,
             "loglevel": self._log_level,
+            "sendfile": False,  # it would pass by what ClientSocket counts
+            "forwarded_allow_ips": "",  # nobody is believed about the scheme: no page asks for it
             "errorlog": "-",
             "accesslog": None,
             "proc_name": "lakequeue web",
@@ -159,7 +163,7 @@ def serve(
 
     if alive is not None:
         threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
-    _allow_files(2 * (options.max_streams + REQUEST_THREADS))
+    _allow_files(2 * (options.max_streams + REQUEST_THREADS) + WAITING_CONNECTIONS)
     # gunicorn takes the descriptor over and closes it.
     os.set_inheritable(listener.fileno(), True)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
