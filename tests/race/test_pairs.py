@@ -26,7 +26,7 @@ from typing import Any, get_args
 import pytest
 
 from tests.conftest import Clock, bed
-from tests.race.harness import SECONDS, Connection, in_background
+from tests.race.harness import SECONDS, Connection, Outcome, in_background
 from tests.race.scene import (
     RESULT,
     Row,
@@ -406,7 +406,7 @@ class Stage:
                 self.first.rollback()
         if outcome.sqlstate == "55P03" and second in GIVE_UP:
             self.second.rollback()
-            outcome.value = act()
+            outcome = Outcome(act())
         elif second in COME_AGAIN:
             outcome.result().update(act())
         if not commits:  # seen by the second one only
