@@ -265,7 +265,7 @@ class Stage:
             return claimed
 
         clock.set(LONG_AGO)
-        limits = {"max_concurrent_tasks": 100, "max_tpm": 10_000_000}
+        limits: dict[str, Any] = {"max_concurrent_tasks": 100, "max_tpm": 10_000_000}
         configure(database, model_endpoint="model", retry_base="0 seconds", **limits)
         configure(database, "unused", model_endpoint="other")
         failed("failed", dedup_key="failed")
