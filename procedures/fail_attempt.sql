@@ -30,11 +30,11 @@ begin
       hint = 'Outcomes: failure, permanent_failure, rate_limited, cancelled, given_back.';
   end if;
   select a.task_id into v_task_id from task_attempts a where a.id = attempt;
-  if not found then
+  select t.* into v_before from tasks t where t.id = v_task_id for no key update;
+  if not found then  -- unknown, or purged while this waited
     raise exception using errcode = 'LQ404', message = format('there is no attempt %s', coalesce(attempt::text, 'null')),
       hint = 'Pass the attempt_id that dequeue_tasks returned.';
   end if;
-  select t.* into v_before from tasks t where t.id = v_task_id for no key update;
   select a.* into v_attempt from task_attempts a where a.id = attempt;
   if v_attempt.status <> 'running' then
     update task_attempts a set run_ended_at = _now() where a.id = attempt and a.run_ended_at is null;

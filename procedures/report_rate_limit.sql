@@ -5,7 +5,7 @@
 -- Returns until when the endpoint cools. A shorter wait never shortens a longer one; an attempt that has
 --   reported its end cools nothing any more, and is told how it stands (null: no cooldown).
 -- Errors: LQ404, LQ401; LQ400 a negative wait.
--- Locks: the endpoint's row.
+-- Locks: the task's row against purge_tasks only (key share), then the endpoint's row.
 create or replace function lakequeue.report_rate_limit(attempt bigint, token text, retry_after interval default null)
 returns timestamptz
 language plpgsql volatile security definer
@@ -23,6 +23,10 @@ begin
   if v_wait < interval '0' then
     raise exception using errcode = 'LQ400', message = 'retry_after cannot be negative',
       hint = 'Leave it out where the endpoint did not say.';
+  end if;
+  perform from tasks t where t.id = v_task_id for key share;
+  if not found then
+    perform _check_token(attempt, token);  -- purged while this waited: unknown
   end if;
   select a.* into v_attempt from task_attempts a where a.id = attempt;
   if v_attempt.reported_at is not null then

@@ -164,7 +164,9 @@ def test_a_bill_that_comes_while_its_task_is_purged_goes_with_it(
         assert database.value(f"select count(*) from lakequeue.{table}") == 0, table
 
 
-@pytest.mark.parametrize("how", ["store_result", "record_callback", "failure"])
+@pytest.mark.parametrize(
+    "how", ["store_result", "record_callback", "failure", "fail_attempt", "report_rate_limit"]
+)
 def test_who_reports_while_its_task_is_purged_is_told_that_it_is_gone(
     database: Database, clock: Clock, how: str
 ) -> None:
@@ -174,9 +176,15 @@ def test_who_reports_while_its_task_is_purged_is_told_that_it_is_gone(
     claimed = claim(database)
     assert report(database.connect("test_agent"), claimed, "failure") == "accepted"
     clock.advance(days=2)
-    agent = database.connect("test_agent")
+    database.query("update lakequeue.task_attempts set reported_at = null")
+    agent = database.connect("test_worker" if how == "fail_attempt" else "test_agent")
+    attempt = claimed["attempt_id"]
 
     def late() -> str:
+        if how == "fail_attempt":
+            return str(answer(agent, how, attempt=attempt, error_class="gone"))
+        if how == "report_rate_limit":
+            return str(answer(agent, how, attempt=attempt, token=claimed["callback_token"]))
         if how == "store_result":
             return store(agent, claimed)
         if how == "failure":
@@ -190,4 +198,5 @@ def test_who_reports_while_its_task_is_purged_is_told_that_it_is_gone(
             wait_until_blocked(database, agent)
             operator.commit()
     assert outcome.sqlstate == "LQ404"
+    assert database.value("select count(*) from lakequeue.task_events where task_id > 0") == 0
     assert_sound(database)
