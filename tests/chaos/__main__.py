@@ -16,12 +16,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests/chaos/run")
     parser.add_argument("--long", action="store_true", help="10,000 tasks, under 15 minutes")
     parser.add_argument("--quick", action="store_true", help="the form that the tests run")
+    parser.add_argument("--keep", action="store_true", help="keep logs and ledgers")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     parser.add_argument("--server", choices=SERVER_NAMES, default="embedded")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     scale = LONG if arguments.long else QUICK if arguments.quick else SHORT
-    outcome = run(scale, arguments.seed, arguments.server, lambda text: print(text, flush=True))
+    outcome = run(
+        scale,
+        arguments.seed,
+        arguments.server,
+        lambda text: print(text, flush=True),
+        keep=arguments.keep,
+    )
     for title, counts in (
         ("what struck", outcome.faults),
         ("what agents were answered", outcome.answers),

@@ -124,6 +124,18 @@ class Outcome:
         return "\n".join(lines)
 
 
+OPEN = """
+select t.id, g.name, t.payload, t.status, t.attempt_count, t.failures, t.rate_limited, t.retry_at,
+       t.locked_by, t.lease_expires_at - lakequeue._now() as lease, t.cancel_requested_at, t.error,
+       lakequeue._now() - a.started_at as age, lakequeue._now() - a.checked_at as checked,
+       g.paused_at, a.run_id
+  from lakequeue.tasks t
+  join lakequeue.agents g on g.id = t.agent_id
+  left join lakequeue.task_attempts a on a.task_id = t.id and a.status = 'running'
+ where t.finished_at is null
+"""
+
+
 class Host:
     """A machine of the workspace, on which agents run."""
 
@@ -568,6 +580,15 @@ class Stage:
             return self.scale.tasks - int(done)
         return -1
 
+    def what_is_open(self) -> str:
+        """What a run that takes too long waits for."""
+        with self.server.admin(self.database.name) as admin:
+            rows = admin.execute(OPEN).fetchall()
+        states = {run.run_id: (run.state, run.code) for run in self.workspace.runs.values()}
+        hosts = [len(host.runs) for host in self.hosts]
+        lines = [f"{row} {states.get(row[-1])}" for row in rows]
+        return "\n".join([*lines, f"runs by host: {hosts}", self.database.server_activity()])
+
     def settle(self) -> None:
         """Let everybody end, then see that nobody is left."""
         self.over.set()
@@ -586,7 +607,8 @@ class Stage:
                 folded = call(connection, "fold_rollups", batch_size=1000)
                 open_ends = self.database.value(
                     "select (select count(*) from lakequeue.task_attempts"
-                    " where run_ended_at is null) + (select count(*) from lakequeue.workers where stopped_at is null)"
+                    " where run_ended_at is null)"
+                    " + (select count(*) from lakequeue.workers where stopped_at is null)"
                 )
                 return not (open_ends or any(swept[0].values()) or any(folded[0].values()))
 
@@ -655,6 +677,8 @@ def run(
     seed: int,
     server_name: ServerName = "embedded",
     say: Callable[[str], None] = print,
+    *,
+    keep: bool = False,
 ) -> Outcome:
     """Play it once."""
     began = time.monotonic()
@@ -675,7 +699,10 @@ def run(
     finally:
         if "stage" in locals():
             stage.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        if keep:
+            say(f"logs and ledgers are in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
         outcome.seconds = time.monotonic() - began
     return outcome
 
@@ -713,6 +740,8 @@ def _play(stage: Stage, outcome: Outcome, began: float, say: Callable[[str], Non
         time.sleep(0.2)
     stage.do_due(all_of_them=True)
     say(f"{time.monotonic() - began:4.0f} s: {stage.open_tasks()} open")
+    if time.monotonic() >= end:
+        say(stage.what_is_open())
 
 
 def _judge(stage: Stage, looking: watcher.Watcher, outcome: Outcome) -> None:

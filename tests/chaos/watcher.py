@@ -353,7 +353,7 @@ def audit(
             verdict.lost.append(f"attempt {attempt} has the result of {result['attempt']}")
         if attempt in ledgers.accepted and status != "succeeded":
             verdict.lost.append(f"success of attempt {attempt} of task {task}: it is {status}")
-    known = {row[6] for row in attempts.values()}
+    known = {row[7] for row in attempts.values()}
     verdict.lost += [f"run {runs[key]} of no attempt" for key in runs if key not in known]
     strangers = (set(ledgers.begun) | set(ledgers.sent)) - set(attempts)
     verdict.lost += [f"attempt {attempt} is in no book" for attempt in strangers]
