@@ -346,14 +346,14 @@ class Agent:
         """The run has ended well; what it said is on its way for longer than the lease."""
         if (yield from self._work()):
             self.end("SUCCESS")
-            yield self.lease * self.dice.uniform(0.7, 1.8)
+            yield self.lease * self.dice.uniform(0.7, 1.4)
             yield from self._success()
 
     def _answers_late(self) -> Script:
         """The platform takes it for dead, but it lives, and ends its work."""
         yield 2
         self.end("INTERNAL_ERROR")
-        yield self.lease * self.dice.uniform(0.7, 1.8)
+        yield self.lease * self.dice.uniform(0.7, 1.4)
         yield from self._success()
 
     def _reports_429_and_waits(self) -> Script:

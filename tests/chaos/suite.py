@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -53,7 +54,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "caller": {"max_concurrent_tasks": 15, "max_rpm": 150, "reserves_calls": True},
     LOCAL_AGENT: {"max_concurrent_tasks": 8, "reconcile_grace": "0 seconds"},
 }
-SHARES = ("parser", "parser", "parser", "scanner", "scanner", "caller", "parser", LOCAL_AGENT)
+SHARES = (LOCAL_AGENT, "parser", "scanner", "parser", "caller", "parser", "scanner", "parser")
+"""Whose the tasks are: lots of one each of ACTS, in turn."""
 KINDS = ("good",) * 15 + ("cancel", "cancel", "bad", "broken", "limited")
 
 
@@ -318,17 +320,28 @@ class Stage:
         if not kind:
             return None
         self.faults[kind] += 1
-        return {
+        faults: dict[str, dict[str, Any]] = {
             "lost submission answer": {"drop": True},
             "workspace error": {"status": 500},
             "workspace 429": {"status": 429, "retry_after": 1},
-        }[kind]
+        }
+        return faults[kind]
 
     # --- faults: each says whether it struck ----------------------------------------------------
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         """Do it after so many seconds, between two faults."""
         self._later.append((time.monotonic() + seconds, action))
+
+    def supervise(self) -> None:
+        """Start what has ended; a worker never should by itself."""
+        if not self.web.alive:
+            self.web = self._start_web()
+        for kind, worker in list(self.workers):
+            if not worker.alive:
+                self.errors.append(f"{kind} has ended by itself: {worker.tail}")
+                self.workers.remove((kind, worker))
+                self._start_worker(kind)
 
     def do_due(self, *, all_of_them: bool = False) -> None:
         """Do what is due."""
@@ -395,12 +408,18 @@ class Stage:
         servers = [child for pid in workers if pid for child in _children(pid)]
         return [child for pid in servers for child in _children(pid)]
 
+    def _some_local_runs(self) -> list[int]:
+        """The same, when there are any."""
+        with contextlib.suppress(AssertionError):
+            until(self._local_runs, 3, "no local runs")
+        return self._local_runs()
+
     def kill_local_run(self) -> bool:
-        runs = self._local_runs()
+        runs = self._some_local_runs()
         return bool(runs) and _signal(self.dice.choice(runs), signal.SIGKILL)
 
     def freeze_local_run(self) -> bool:
-        runs = self._local_runs()
+        runs = self._some_local_runs()
         return bool(runs) and self._freeze(self.dice.choice(runs), (LEASE + 10) / SPEED)
 
     def kill_web(self) -> bool:
@@ -442,20 +461,27 @@ class Stage:
         return bool(rows)
 
     def fill_pool(self) -> bool:
-        """Every connection of the web process waits, and reports queue up behind them."""
+        """Every connection of the web process waits, and what comes queues up behind them."""
         waiting = (
             "select count(*) from pg_stat_activity where application_name = 'lakequeue web'"
             " and wait_event_type = 'Lock'"
         )
         with self.server.admin(self.database.name) as holder, holder.transaction():
-            holder.execute("lock table lakequeue.results in share mode")
-            end = time.monotonic() + 4
+            holder.execute("lock table lakequeue.results in access exclusive mode")
+            for task in range(2 * WEB_POOL):
+                threading.Thread(target=self._look_at, args=[task + 1], daemon=True).start()
+            end = time.monotonic() + 8
             while self.database.value(waiting, user="postgres") < WEB_POOL:
                 if time.monotonic() > end:
                     return False
                 time.sleep(0.05)
             time.sleep(self.scale.hold)
         return True
+
+    def _look_at(self, task: int) -> None:
+        address = self.callback_url.replace("callbacks", f"tasks/{task}")
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(address, timeout=20).close()
 
     def fill_server(self) -> bool:
         """No connection is left, while workers lose theirs."""
@@ -492,31 +518,27 @@ class Stage:
 
     def produce(self) -> None:
         """Enqueue everything, half of it at once and the rest while it breaks."""
-        dice = random.Random(self.seed + 2)
-        documents = [
+        for start in range(0, self.scale.tasks, len(ACTS)):
+            self.enqueue(min(len(ACTS), self.scale.tasks - start))
+            if start * 2 > self.scale.tasks:
+                self.over.wait(len(ACTS) / 60)
+
+    def enqueue(self, count: int) -> None:
+        """Enqueue some more."""
+        dice = random.Random(f"{self.seed} {len(self.enqueued)}")
+        documents: list[dict[str, Any]] = [
             {
                 "document_path": f"/chaos/{number}.pdf",
                 "dedup_key": f"chaos {number}",
                 "priority": dice.randrange(10),
                 "payload": {"kind": dice.choice(KINDS), "first": ACTS[number % len(ACTS)]},
             }
-            for number in range(self.scale.tasks)
+            for number in range(len(self.enqueued), len(self.enqueued) + count)
         ]
+        agent = SHARES[len(self.enqueued) // len(ACTS) % len(SHARES)]
         for document in documents:
             self.enqueued[document["document_path"]] = document["payload"]["kind"]
-        size = max(10, self.scale.tasks // 20)
-        for start in range(0, len(documents), size):
-            chunk = documents[start : start + size]
-            # Agents have lots of their own, apart from the acts in turn.
-            for agent in dict.fromkeys(SHARES):
-                some = [
-                    document
-                    for number, document in enumerate(chunk, start)
-                    if SHARES[number * 7 // 15 % len(SHARES)] == agent
-                ]
-                self._insist("test_app", "enqueue_tasks", agent=agent, documents=Json(some))
-            if start * 2 > len(documents):
-                self.over.wait(self.scale.tasks / 400)
+        self._insist("test_app", "enqueue_tasks", agent=agent, documents=Json(documents))
 
     def operate(self) -> None:
         """Cancel what is to be cancelled, retry what has failed and should not; pause, hurry."""
@@ -577,7 +599,7 @@ class Stage:
                 "select count(*) from lakequeue.tasks where status in ('completed', 'cancelled')"
                 " or status = 'failed' and payload ->> 'kind' not in ('good', 'cancel')"
             )
-            return self.scale.tasks - int(done)
+            return max(self.scale.tasks, len(self.enqueued)) - int(done)
         return -1
 
     def what_is_open(self) -> str:
@@ -595,11 +617,14 @@ class Stage:
         for host in self.hosts:  # zombies may still report; they are given the time
             until(lambda host=host: not host.runs, 40, "agents do not end")  # type: ignore[misc]
         until(lambda: not self._local_runs(), 40, "local runs do not end")
-        for _, worker in self.workers:
-            self._end_fork(worker, signal.SIGTERM)
+        servants = [self.web, *(worker for _, worker in self.workers)]
+        for servant in servants:
+            assert servant.pid is not None
+            _signal(servant.pid, signal.SIGTERM)
         for host in self.hosts:
             host.close()
-        self._end_fork(self.web, signal.SIGTERM)
+        for servant in servants:
+            self._end_fork(servant, signal.SIGTERM)
         with self._person("test_worker") as connection:
 
             def swept() -> bool:
@@ -690,8 +715,10 @@ def run(
         looking = watcher.Watcher(stage.database, scale.tasks / 10_000 + 0.05, stage.base)
         try:
             looking.start()
-            _play(stage, outcome, began, say)
+            _play(stage, began, say)
             stage.settle()
+        except AssertionError as error:
+            stage.errors.append(str(error))
         finally:
             looking.stop()
             outcome.verdict.violations += [*dict.fromkeys(looking.problems), *stage.errors]
@@ -707,7 +734,7 @@ def run(
     return outcome
 
 
-def _play(stage: Stage, outcome: Outcome, began: float, say: Callable[[str], None]) -> None:
+def _play(stage: Stage, began: float, say: Callable[[str], None]) -> None:
     """Strike until every fault has struck and most is done; then wait for the rest."""
     people = [threading.Thread(target=work, daemon=True) for work in (stage.produce, stage.operate)]
     for person in people:
@@ -721,14 +748,16 @@ def _play(stage: Stage, outcome: Outcome, began: float, say: Callable[[str], Non
         left = stage.open_tasks()
         if 0 <= left <= rest and all(stage.faults[fault.__name__] for fault in FAULTS):
             break
-        if left == 0:
-            break
+        if left == 0:  # and yet some fault has found nothing to strike at
+            stage.enqueue(len(ACTS))
         if not deck:
             deck = stage.dice.sample(FAULTS, len(FAULTS))
+            deck.sort(key=lambda fault: not stage.faults[fault.__name__])
         fault = deck.pop()
         if fault(stage):
             stage.faults[fault.__name__] += 1
         stage.do_due()
+        stage.supervise()
         if time.monotonic() > said + 10:
             said = time.monotonic()
             say(f"{said - began:4.0f} s: {left} open, {sum(stage.faults.values())} faults")
@@ -737,6 +766,7 @@ def _play(stage: Stage, outcome: Outcome, began: float, say: Callable[[str], Non
     say(f"{time.monotonic() - began:4.0f} s: the weather clears")
     while stage.open_tasks() and time.monotonic() < end:
         stage.do_due()
+        stage.supervise()
         time.sleep(0.2)
     stage.do_due(all_of_them=True)
     say(f"{time.monotonic() - began:4.0f} s: {stage.open_tasks()} open")
