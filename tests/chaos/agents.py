@@ -203,7 +203,11 @@ class Agent:
                 yield wait
                 continue
             self.ledger.note(
-                answered=self.attempt, outcome=report["outcome"], answer=answer, usage=True
+                answered=self.attempt,
+                outcome=report["outcome"],
+                answer=answer,
+                usage=True,
+                result="result" in report,
             )
             return answer
         self.ledger.note(undelivered=self.attempt)
@@ -227,7 +231,11 @@ class Agent:
     def _store(self) -> Script:
         (row,) = yield from self._call("store_result", result=Json(self.result))
         self.ledger.note(
-            answered=self.attempt, outcome="success", answer=row["store_result"], usage=False
+            answered=self.attempt,
+            outcome="success",
+            answer=row["store_result"],
+            usage=False,
+            result=True,
         )
 
     def _success(self) -> Generator[float, None, str | None]:
@@ -280,12 +288,14 @@ class Agent:
         if row["answer"] != "granted":
             return False
         yield self.dice.uniform(1, 3)
-        yield from self._call(
-            "settle_tokens",
-            call=call,
-            input_tokens=tokens,
-            output_tokens=self.usage["output_tokens"],
-        )
+        used = self.usage["output_tokens"]
+        try:
+            yield from self._call(
+                "settle_tokens", call=call, input_tokens=tokens, output_tokens=used
+            )
+        except database.LakequeueError as error:
+            if error.sqlstate != "LQ404":  # closed with its attempt, and forgotten meanwhile
+                raise
         return True
 
     # --- what it does -------------------------------------------------------------------------

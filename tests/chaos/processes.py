@@ -79,10 +79,10 @@ def _work(arguments: dict[str, Any], relay: Relay) -> int:
     logging.basicConfig(level="INFO", format="%(asctime)s %(message)s")
     logging.info("the clock of this process says %s", datetime.datetime.now(datetime.UTC))
     # The steps keep pace with the database's clock, as far as the processors allow.
-    worker_module.TEND_SECONDS = 0.2
+    worker_module.TEND_SECONDS = 0.3
     worker_module.BEAT_SECONDS = 10 / arguments["speed"]
     worker_module.BEAT_LIMIT_SECONDS = 30 / arguments["speed"]
-    worker_module.LOOK_SECONDS = 0.1
+    worker_module.LOOK_SECONDS = 0.15
     worker = Worker(arguments["conninfo"], relay, batch_size=20, idle_limit=1.0, drain_seconds=2.0)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     worker.run()

@@ -71,13 +71,13 @@ class Scale:
     workers: int = 3
     hosts: int = 3
     hold: float = 0.5
-    """How long the web process's pool stays full."""
+    """How long the web process's pool stays full, the first time; its patience is 10 seconds."""
     rest: float = 0.1
     """The part of the tasks that is left to be done in peace."""
 
 
 QUICK = Scale(tasks=120, seconds=120, pause=0.2, workers=2, hosts=2, rest=1)
-SHORT = Scale(tasks=1_000, seconds=170, pause=1.0, hold=11)
+SHORT = Scale(tasks=500, seconds=170, pause=1.0, hold=11)
 LONG = Scale(tasks=10_000, seconds=870, pause=3.0, hold=11)
 
 
@@ -475,7 +475,7 @@ class Stage:
                 if time.monotonic() > end:
                     return False
                 time.sleep(0.05)
-            time.sleep(self.scale.hold)
+            time.sleep(0.3 if self.faults["fill_pool"] else self.scale.hold)
         return True
 
     def _look_at(self, task: int) -> None:

@@ -34,7 +34,9 @@ declare
 begin
   if tg_table_name = 'tasks' then
     insert into seen (what, which, was, became, query)
-    values ('task', old.id, old.status, new.status, v_query);
+    values (case when old.cancel_requested_at is not null and old.status = 'processing'
+                      and new.status not in ('completed', 'cancelled')
+                 then 'cancelled task' else 'task' end, old.id, old.status, new.status, v_query);
   elsif tg_table_name = 'results' then
     insert into seen (what, which, query) values ('result', old.attempt_id, v_query);
   else
@@ -217,6 +219,8 @@ class Ledgers:
     """Attempts whose complete usage the database has confirmed."""
     accepted: set[int] = field(default_factory=set)
     """Attempts whose success was accepted, or repeated."""
+    kept: set[int] = field(default_factory=set)
+    """Attempts that were told that their result is kept, for the task or all the same."""
     answers: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
 
@@ -241,6 +245,8 @@ class Ledgers:
             self.sent[line["sent"]].add(tuple(line["usage"]))
         elif "answered" in line:
             self.answers[f"{line['outcome']}: {line['answer']}"] += 1
+            if line["result"] and line["answer"] in ("accepted", "superseded"):
+                self.kept.add(line["answered"])
             if line["usage"]:
                 self.settled.add(line["answered"])
             if line["outcome"] == "success" and line["answer"] == "accepted":
@@ -349,6 +355,8 @@ def audit(
             verdict.double_charged.append(f"attempt {attempt} ran {ledgers.begun[attempt]} times")
         if run_id is not None and key in runs and runs[key] != [run_id]:
             verdict.double_charged.append(f"attempt {attempt} has run {run_id}, not {runs[key]}")
+        if result is None and attempt in ledgers.kept:
+            verdict.lost.append(f"the result of attempt {attempt}")
         if result is not None and result["attempt"] != attempt:
             verdict.lost.append(f"attempt {attempt} has the result of {result['attempt']}")
         if attempt in ledgers.accepted and status != "succeeded":
