@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
+import signal
 import sys
 
 from tests.chaos.suite import LONG, QUICK, SHORT, run
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     parser.add_argument("--server", choices=SERVER_NAMES, default="embedded")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or its processes would go on
     print(f"seed {arguments.seed}", flush=True)
     scale = LONG if arguments.long else QUICK if arguments.quick else SHORT
     outcome = run(
