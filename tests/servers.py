@@ -220,7 +220,7 @@ class Server:
         """Stop at once and write nothing more; `start_again` then recovers."""
         assert self._process is not None
         self._process.send_signal(signal.SIGQUIT)
-        self._process.wait(20)
+        self._process.wait(60)
 
     def stop(self) -> None:
         """End the server and delete its files."""

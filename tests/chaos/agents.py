@@ -26,6 +26,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -407,13 +408,16 @@ def run(parameters: dict[str, str]) -> int:
 
 
 class Host:
-    """Plays all runs that come by standard input, and says on standard output how they ended."""
+    """Plays all runs that come by standard input, and says on standard output how they ended.
+
+    A run may end, to the platform, before its script is over.
+    """
 
     def __init__(self, conninfo: str, ledger: Ledger) -> None:
         self._conninfo = conninfo
         self._ledger = ledger
         self._local = threading.local()
-        self._due: list[tuple[float, int, Script]] = []
+        self._due: list[tuple[float, int, int, Script]] = []
         self._numbers = itertools.count()
         self._changed = threading.Condition()
 
@@ -423,35 +427,36 @@ class Host:
         client: Client = self._local.client
         return client
 
-    def _add(self, seconds: float, script: Script) -> None:
+    def _add(self, seconds: float, run_id: int, script: Script) -> None:
         with self._changed:
             due = time.monotonic() + seconds / SPEED
-            heapq.heappush(self._due, (due, next(self._numbers), script))
+            heapq.heappush(self._due, (due, next(self._numbers), run_id, script))
             self._changed.notify()
 
-    def _next(self) -> Script:
+    def _next(self) -> tuple[int, Script]:
         with self._changed:
             while True:
                 left = self._due[0][0] - time.monotonic() if self._due else None
                 if left is not None and left <= 0:
-                    return heapq.heappop(self._due)[2]
+                    return heapq.heappop(self._due)[2:]
                 self._changed.wait(left)
 
     def _play(self) -> None:
         while True:
-            script = self._next()
+            run_id, script = self._next()
             try:
-                self._add(next(script), script)
+                self._add(next(script), run_id, script)
             except StopIteration:
-                pass
+                self._say(run=run_id, over=True)
             except Exception as error:  # noqa: BLE001 - the suite looks at what they are
                 self._ledger.note(error=repr(error))
+                self._say(run=run_id, over=True)
 
-    def _end(self, run_id: int) -> Callable[[str], None]:
-        def say(code: str) -> None:
-            os.write(1, json.dumps({"run": run_id, "code": code}).encode() + b"\n")
+    def _say(self, **what: Any) -> None:
+        os.write(1, json.dumps(what).encode() + b"\n")
 
-        return say
+    def _end(self, run_id: int, code: str) -> None:
+        self._say(run=run_id, code=code)
 
     def serve(self) -> None:
         """Until standard input closes."""
@@ -460,8 +465,9 @@ class Host:
         for line in sys.stdin:
             parameters = json.loads(line)
             run_id = parameters.pop("run_id")
-            agent = Agent(parameters, run_id, self._client, self._ledger, self._end(run_id))
-            self._add(0, agent.play())
+            end = partial(self._end, run_id)
+            agent = Agent(parameters, run_id, self._client, self._ledger, end)
+            self._add(0, run_id, agent.play())
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ The database's clock runs `SPEED` times faster, so that leases and windows pass 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import queue
@@ -76,7 +77,7 @@ class Scale:
     """The part of the tasks that is left to be done in peace."""
 
 
-QUICK = Scale(tasks=120, seconds=120, pause=0.2, workers=2, hosts=2, rest=1)
+QUICK = Scale(tasks=120, seconds=400, pause=0.2, workers=2, hosts=2, rest=1)
 SHORT = Scale(tasks=500, seconds=170, pause=1.0, hold=11)
 LONG = Scale(tasks=10_000, seconds=870, pause=3.0, hold=11)
 
@@ -173,8 +174,10 @@ class Host:
         for line in self.process.stdout:
             with contextlib.suppress(ValueError):  # half a line, at a kill
                 said = json.loads(line)
-                self.runs.discard(said["run"])
-                self._on_end(said["run"], said["code"])
+                if "over" in said:
+                    self.runs.discard(said["run"])
+                else:
+                    self._on_end(said["run"], said["code"])
 
     def close(self) -> None:
         """End it, and what plays on it."""
@@ -198,7 +201,7 @@ class Stage:
         self.cancelled = 0
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._frozen: set[int] = set()
-        self._pids: set[int] = set()
+        self._numbers = itertools.count(1)
         self._weather = random.Random(seed + 1)
         self._resources = contextlib.ExitStack()
         self.server = Server(server_name)
@@ -268,9 +271,8 @@ class Stage:
 
     def _fork(self, target: str, name: str, arguments: dict[str, Any]) -> ForkedProcess:
         process = self.forks.start_process(f"tests.chaos.processes:{target}", arguments, {}, name)
-        until(lambda: process.pid is not None or not process.alive, 60, f"{name} has no pid")
-        assert process.pid is not None
-        self._pids.add(process.pid)
+        until(lambda: process.pid is not None or not process.alive, 120, f"{name} has no pid")
+        assert process.pid is not None, process.tail
         return process
 
     def _start_web(self) -> ForkedProcess:
@@ -292,15 +294,13 @@ class Stage:
             "skew_hours": skew_hours,
         }
         self.faults["skewed clock"] += skew_hours != 0
-        self.workers.append((kind, self._fork(kind, f"{kind}-{len(self._pids)}", arguments)))
+        self.workers.append((kind, self._fork(kind, f"{kind}-{next(self._numbers)}", arguments)))
 
     def _start_host(self) -> Host:
-        host = Host(
+        return Host(
             self._environment | {"LAKEQUEUE_DATABASE_URL": self.database.conninfo("test_agent")},
             self._end_run,
         )
-        self._pids.add(host.process.pid)
-        return host
 
     # --- the workspace ------------------------------------------------------------------------
 
@@ -449,7 +449,7 @@ class Stage:
         )
         if not rows or not _signal(self.dice.choice(rows)[0], signal.SIGKILL):
             return False
-        until(self.answers, 30, "the server did not recover")
+        until(self.answers, 120, "the server did not recover")
         return True
 
     def cut_connections(self) -> bool:
@@ -615,8 +615,8 @@ class Stage:
         """Let everybody end, then see that nobody is left."""
         self.over.set()
         for host in self.hosts:  # zombies may still report; they are given the time
-            until(lambda host=host: not host.runs, 40, "agents do not end")  # type: ignore[misc]
-        until(lambda: not self._local_runs(), 40, "local runs do not end")
+            until(lambda host=host: not host.runs, 120, "agents do not end")  # type: ignore[misc]
+        until(lambda: not self._local_runs(), 120, "local runs do not end")
         servants = [self.web, *(worker for _, worker in self.workers)]
         for servant in servants:
             assert servant.pid is not None
@@ -638,19 +638,33 @@ class Stage:
                 return not (open_ends or any(swept[0].values()) or any(folded[0].values()))
 
             with contextlib.suppress(AssertionError):  # what is left is told by the audit
-                until(swept, 30, "")
+                until(swept, 60, "")
 
     def _end_fork(self, process: ForkedProcess, number: int) -> None:
         assert process.pid is not None
         self._frozen.discard(process.pid)
         _signal(process.pid, number)
-        until(lambda: not process.alive, 30, f"{process.log_path.name} does not end")
+        until(lambda: not process.alive, 60, f"{process.log_path.name} does not end")
+
+    def _processes(self) -> list[str]:
+        """All that was started, directly or not, but PostgreSQL and the fork server."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if str(self.ledgers).encode() in (path / "environ").read_bytes():
+                    name = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    found.append(f"{path.name} {name}")
+        return [name for name in found if int(name.split()[0]) != self._forkserver()]
+
+    def _forkserver(self) -> int:
+        process = self.forks._process
+        return process.pid if process is not None else 0
 
     def left_over(self) -> list[str]:
         """Processes that should have ended, and what the server had to complain about."""
-        found = [
-            f"process {pid} is left over" for pid in self._pids if Path(f"/proc/{pid}").exists()
-        ]
+        with contextlib.suppress(AssertionError):
+            until(lambda: not self._processes(), 10, "")
+        found = [f"process {process} is left over" for process in self._processes()]
         log = self.server.log_file.read_text(errors="replace")
         bad = re.findall(r"ERROR:  (deadlock detected|.*violates .*constraint.*|.*XX\d+.*)", log)
         return found + [f"the server says: {line}" for line in sorted(set(bad))]
