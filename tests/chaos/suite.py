@@ -729,7 +729,7 @@ def run(
         looking = watcher.Watcher(stage.database, scale.tasks / 10_000 + 0.05, stage.base)
         try:
             looking.start()
-            _play(stage, began, say)
+            _play(stage, looking, began, say)
             stage.settle()
         except AssertionError as error:
             stage.errors.append(str(error))
@@ -748,8 +748,11 @@ def run(
     return outcome
 
 
-def _play(stage: Stage, began: float, say: Callable[[str], None]) -> None:
-    """Strike until every fault has struck and most is done; then wait for the rest."""
+def _play(stage: Stage, looking: watcher.Watcher, began: float, say: Callable[[str], None]) -> None:
+    """Strike until every fault has struck and most is done; then wait for the rest.
+
+    A broken rule ends it: who knows whether such a queue would ever be worked off.
+    """
     people = [threading.Thread(target=work, daemon=True) for work in (stage.produce, stage.operate)]
     for person in people:
         person.start()
@@ -758,7 +761,7 @@ def _play(stage: Stage, began: float, say: Callable[[str], None]) -> None:
     deck: list[Callable[[Stage], bool]] = []
     said = time.monotonic()
     rest = stage.scale.tasks * stage.scale.rest
-    while time.monotonic() < end:
+    while time.monotonic() < end and not looking.problems:
         left = stage.open_tasks()
         if 0 <= left <= rest and all(stage.faults[fault.__name__] for fault in FAULTS):
             break
@@ -778,7 +781,7 @@ def _play(stage: Stage, began: float, say: Callable[[str], None]) -> None:
         time.sleep(stage.scale.pause * stage.dice.uniform(0.5, 1.5))
     stage.workspace.weather = None
     say(f"{time.monotonic() - began:4.0f} s: the weather clears")
-    while stage.open_tasks() and time.monotonic() < end:
+    while stage.open_tasks() and time.monotonic() < end and not looking.problems:
         stage.do_due()
         stage.supervise()
         time.sleep(0.2)
