@@ -797,7 +797,11 @@ def _judge(stage: Stage, looking: watcher.Watcher, outcome: Outcome) -> None:
         looking.look(connection)
     ledgers = watcher.Ledgers.read(stage.ledgers)
     found = watcher.audit(stage.database, ledgers, stage.enqueued, stage.runs())
-    outcome.verdict.violations += looking.problems + found.violations + stage.left_over()
+    outcome.verdict.violations += [
+        problem
+        for problem in [*looking.problems, *found.violations, *stage.left_over()]
+        if problem not in outcome.verdict.violations
+    ]
     outcome.verdict.lost += found.lost
     outcome.verdict.double_charged += found.double_charged
     outcome.verdict.violations += [f"agent: {error}" for error in ledgers.errors]
