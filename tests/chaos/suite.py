@@ -78,8 +78,8 @@ class Scale:
 
 
 QUICK = Scale(tasks=120, seconds=400, pause=0.2, workers=2, hosts=2, rest=1)
-SHORT = Scale(tasks=500, seconds=170, pause=1.0, hold=11)
-LONG = Scale(tasks=10_000, seconds=870, pause=3.0, hold=11)
+SHORT = Scale(tasks=500, seconds=160, pause=1.0, hold=11)
+LONG = Scale(tasks=10_000, seconds=860, pause=3.0, hold=11)
 
 
 @dataclass

@@ -160,7 +160,7 @@ class Watcher:
     """Looks at the rules all the time, from a connection of its own, which faults may cut."""
 
     def __init__(self, database: Database, pause: float, base: str) -> None:
-        """`pause`: seconds between two looks; `base`: nothing in the database is older."""
+        """`pause`: least seconds between two looks; `base`: nothing in the database is older."""
         self._database = database
         self._pause = pause
         self._statement = f"{VIOLATIONS} union all select * from ({MORE.format(base=base)}) m"
@@ -169,7 +169,7 @@ class Watcher:
         self.problems: list[str] = []
         self.checks: Counter[str] = Counter()
         self.transitions: Counter[str] = Counter()
-        self.slowest = 0.0
+        self._took = 0.0
 
     def start(self) -> None:
         self._thread.start()
@@ -188,7 +188,7 @@ class Watcher:
             if wrong is not None:
                 self.problems.append(f"transition: {wrong}")
         self.checks["transition"] = sum(self.transitions.values())
-        self.slowest = max(self.slowest, time.monotonic() - began)
+        self._took = time.monotonic() - began
 
     def _look_on(self) -> None:
         connection = None
@@ -203,7 +203,7 @@ class Watcher:
             except Exception as error:  # noqa: BLE001 - a watcher that sees nothing proves nothing
                 self.problems.append(f"the watcher has failed: {error!r}")
                 return
-            self._over.wait(self._pause)
+            self._over.wait(max(self._pause, 2 * self._took))
         if connection is not None:
             connection.close()
 
