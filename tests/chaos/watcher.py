@@ -219,6 +219,8 @@ class Ledgers:
     """Attempts whose complete usage the database has confirmed."""
     accepted: set[int] = field(default_factory=set)
     """Attempts whose success was accepted, or repeated."""
+    reported: Counter[int] = field(default_factory=Counter)
+    """How many reports of an attempt were accepted by the webhook."""
     kept: set[int] = field(default_factory=set)
     """Attempts that were told that their result is kept, for the task or all the same."""
     answers: Counter[str] = field(default_factory=Counter)
@@ -249,6 +251,7 @@ class Ledgers:
                 self.kept.add(line["answered"])
             if line["usage"]:
                 self.settled.add(line["answered"])
+                self.reported[line["answered"]] += line["answer"] == "accepted"
             if line["outcome"] == "success" and line["answer"] == "accepted":
                 self.accepted.add(line["answered"])
         elif "undelivered" in line:
@@ -361,6 +364,11 @@ def audit(
             verdict.lost.append(f"attempt {attempt} has the result of {result['attempt']}")
         if attempt in ledgers.accepted and status != "succeeded":
             verdict.lost.append(f"success of attempt {attempt} of task {task}: it is {status}")
+    verdict.violations += [
+        f"rule 8: {times} reports of attempt {attempt} were accepted"
+        for attempt, times in ledgers.reported.items()
+        if times > 1
+    ]
     known = {row[7] for row in attempts.values()}
     verdict.lost += [f"run {runs[key]} of no attempt" for key in runs if key not in known]
     strangers = (set(ledgers.begun) | set(ledgers.sent)) - set(attempts)
