@@ -93,7 +93,7 @@ select s.what, count(*),
  group by s.what
 """
 
-# Rules 4 (a: totals, b: calls), 7 and 12 in one snapshot. The clock is read first: what is written
+# Rules 3 (what is overtaken may spend), 4 (a: totals, b: calls), 7 and 12 in one snapshot. The clock is read first: what is written
 # later cannot be in this snapshot.
 MORE = """
 with clock as materialized (
@@ -125,6 +125,10 @@ select 'rule 4a: agent ' || s.name || ' spends ' || s.tokens || ' of ' || s.max_
 union all
 select 'rule 4b: agent ' || c.name || ' calls ' || c.calls || ' times of ' || c.max_rpm
   from called c where c.calls > c.max_rpm
+union all
+select 'rule 3: attempt ' || a.id || ' was overtaken, and its run forgotten'
+  from lakequeue.task_attempts a
+ where a.status = 'superseded' and a.run_ended_at <= a.ended_at
 union all
 select 'rule 7: task ' || t.id || ' is ' || t.status || ' after ' || t.failures || ' failures, '
        || t.rate_limited || ' rate limits'
