@@ -132,7 +132,9 @@ class Server:
         self._numbers = itertools.count(1)
         try:
             self._prefix = self._without_root()
-            self._start()
+            self._environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8"}
+            self._initialise()
+            self.start_again()
         except BaseException:
             self.stop()
             raise
@@ -160,9 +162,8 @@ class Server:
         os.chown(self.folder, nobody, nobody)
         return ["setpriv", f"--reuid={nobody}", f"--regid={nobody}", "--clear-groups", "--"]
 
-    def _start(self) -> None:
+    def _initialise(self) -> None:
         data = self.folder / "data"
-        environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8"}
         made = subprocess.run(
             [
                 *self._prefix,
@@ -174,7 +175,7 @@ class Server:
                 "--locale=C.UTF-8",
                 "--no-sync",
             ],
-            env=environment,
+            env=self._environment,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -187,12 +188,15 @@ class Server:
         settings |= PROFILER_SETTINGS if self.profiled else SMALL_NOTIFY_QUEUE
         with (data / "postgresql.auto.conf").open("a") as config:
             config.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+
+    def start_again(self) -> None:
+        """Start it, the first time or after a crash."""
         # If the test process is killed, the server should not outlive it.
         leash = ["setpriv", "--pdeathsig=INT", "--"] if shutil.which("setpriv") else []
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._prefix, *leash, str(self.bin_dir / "postgres"), "-D", str(data)],
-                env=environment,
+                [*self._prefix, *leash, self.program("postgres"), "-D", str(self.folder / "data")],
+                env=self._environment,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -215,6 +219,12 @@ class Server:
                         f"the {self.name} server did not start: {error}\n{self.log()}"
                     ) from error
                 time.sleep(0.02)
+
+    def crash(self) -> None:
+        """Stop at once and write nothing more; `start_again` then recovers."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(60)
 
     def stop(self) -> None:
         """End the server and delete its files."""

@@ -599,7 +599,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self.rfile.readline()
             self.rfile.readline()
             return b"".join(parts)
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        if len(body := self.rfile.read(length)) < length:
+            raise ConnectionResetError("the caller was killed while it sent this")
+        return body
 
     def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
         self.send_response(status)
