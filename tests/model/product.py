@@ -12,7 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import psycopg
@@ -78,13 +78,13 @@ class Product:
         return answer(self.connection, function, **arguments)
 
     def do(self, step: str, arguments: dict[str, Any]) -> Any:
-        """What a step was answered; a refusal is its SQLSTATE, and undoes nothing before it."""
+        """What a step was answered; a refusal (call again, too) is its SQLSTATE."""
         alone = self.connection.info.transaction_status == TransactionStatus.IDLE
         try:
             with contextlib.nullcontext() if alone else self.connection.transaction():
                 return getattr(self, step)(**arguments)
         except psycopg.Error as error:
-            if not (error.sqlstate or "").startswith("LQ"):
+            if not (error.sqlstate or "").startswith(("LQ", "55P03")):
                 raise
             return error.sqlstate
 
@@ -112,8 +112,8 @@ class Product:
     def resume_agent(self, agent: str) -> None:
         self.call("resume_agent", agent=agent)
 
-    def worker_heartbeat(self, worker: str, stopping: bool) -> None:
-        self.call("worker_heartbeat", worker=worker, stopping=stopping)
+    def worker_heartbeat(self, worker: str, stopping: bool, relay: str | None) -> None:
+        self.call("worker_heartbeat", worker=worker, stopping=stopping, relay=relay)
 
     # --- submitting ---------------------------------------------------------------------------
 
@@ -129,13 +129,17 @@ class Product:
         customer: str | None = None,
         extraction: int | None = None,
     ) -> Any:
-        rows = self.call(
-            "enqueue_tasks",
-            agent=agent,
-            documents=Json([{"document_path": "/a.pdf"} | document for document in documents]),
-            customer=customer,
-            extraction=None if extraction is None else self.known.extractions[extraction],
-        )
+        sent = [{"document_path": "/a.pdf"} | document for document in documents]
+        more = {
+            "agent": agent,
+            "customer": customer,
+            "extraction": None if extraction is None else self.known.extractions[extraction],
+        }
+        if len(sent) == 1:
+            before = len(self.known.tasks)
+            number = self.known.number(self.answer("enqueue_task", **more, **sent[0]))
+            return [(number, number == before)]
+        rows = self.call("enqueue_tasks", **more, documents=Json(sent))
         return [(self.known.number(row["task_id"]), row["created"]) for row in rows]
 
     def extraction_progress(self, extraction: int) -> Any:

@@ -36,6 +36,7 @@ class Endpoint:
 @dataclass
 class Agent:
     endpoint: str
+    job_id: int | None = None
     limits: dict[str, int] = field(default_factory=dict)
     lease_duration: timedelta = timedelta(minutes=5)
     reconcile_grace: timedelta = timedelta(minutes=5)
@@ -63,6 +64,7 @@ class Agent:
 class Worker:
     heartbeat_at: datetime
     stopped: bool
+    relay: str | None = None  # where it runs agents
 
 
 @dataclass
@@ -123,6 +125,7 @@ class Attempt:
     worker: str
     estimated_tokens: int
     reserves_calls: bool
+    job_id: int | None
     started_at: datetime
     status: str = "running"
     run_id: int | None = None
@@ -202,6 +205,8 @@ class Queue:
         self._set_limits(known, settings)
         if "estimate_factor" in settings:
             known.learnt = (Decimal(settings.pop("estimate_factor")), *known.learnt[1:])
+        if "job_id" in settings:
+            known.job_id = settings.pop("job_id") or None
         for name, value in settings.items():
             setattr(known, name, value)
 
@@ -228,8 +233,17 @@ class Queue:
         if known.paused:
             known.paused, known.failures_in_a_row = False, 0
 
-    def worker_heartbeat(self, worker: str, stopping: bool) -> None:
-        self.workers[worker] = Worker(self.now, stopping)
+    def worker_heartbeat(self, worker: str, stopping: bool, relay: str | None) -> None:
+        relay = relay or self._relay(worker)
+        self.workers[worker] = Worker(self.now, stopping, relay)
+
+    def _relay(self, worker: str) -> str | None:
+        return self.workers[worker].relay if worker in self.workers else None
+
+    def _serves(self, worker: str, job_id: int | None) -> bool:
+        """A worker of job runs serves what has a job, one of local runs the rest."""
+        relay = self._relay(worker)
+        return relay is None or (relay == "databricks") == (job_id is not None)
 
     def _lives(self, worker: str, silent_since: datetime) -> bool:
         known = self.workers.get(worker)
@@ -297,6 +311,7 @@ class Queue:
             for name, agent in self.agents.items()
             if (agents is None or name in agents)
             and not agent.paused
+            and self._serves(worker, agent.job_id)
             and not self._cools(agent.endpoint)
             and any(task.agent == name and task.claimable for task in self.tasks)
         ]
@@ -368,7 +383,8 @@ class Queue:
             worker,
             self._estimate(task),
             agent.reserves_calls,
-            started_at=self.now,
+            agent.job_id if self._relay(worker) != "local" else None,
+            self.now,
         )
         task.attempts.append(attempt)
         task.status, task.worker, task.passed_over_at = "processing", worker, None
@@ -439,7 +455,7 @@ class Queue:
         used, booked = [Decimal(0)] * 5, [Decimal(0)] * 5
 
         def add(sums: Amounts, amounts: Amounts) -> None:
-            sums[:] = map(sum, zip(sums, amounts, strict=True))
+            sums[:] = [a + b for a, b in zip(sums, amounts, strict=True)]
 
         for attempt in self.attempts_of(holder):
             task = attempt.task
@@ -516,6 +532,7 @@ class Queue:
             and not a.task.purged
             and a.run_id is None
             and a.worker != worker
+            and self._serves(worker, a.job_id)
             and not a.task.cancel_requested
             and a.task.lease_expires_at is not None
             and a.task.lease_expires_at > self.now
@@ -539,6 +556,10 @@ class Queue:
         for number, attempt in enumerate(self.attempts):
             task, agent = attempt.task, self.agents[attempt.task.agent]
             if task.purged or attempt.run_id is None or not attempt.alive:
+                continue
+            if not self._serves(worker, attempt.job_id):
+                continue
+            if self._relay(worker) == "local" and attempt.worker != worker:
                 continue
             checked = attempt.checked_at
             if checked is not None and checked > self.now - timedelta(seconds=10):
@@ -842,12 +863,21 @@ class Queue:
 
     def sweep_leases(self) -> Any:
         expired = retries = lost = 0
+        looked_after = any(
+            worker.relay == "databricks" and self._lives(name, worker.heartbeat_at)
+            for name, worker in self.workers.items()
+        )
         for task in self.tasks:
-            over = task.lease_expires_at
-            if over is None or over + self.agents[task.agent].reconcile_grace > self.now:
+            attempt = task.running
+            if attempt is None or task.lease_expires_at is None:
                 continue
-            assert task.running is not None
-            self._end(task.running, "expired")
+            over = task.lease_expires_at + self.agents[task.agent].reconcile_grace
+            checked = attempt.checked_at
+            looked_up = checked is not None and over <= checked <= self.now - MINUTE
+            is_job_run = attempt.job_id is not None and attempt.run_id is not None
+            if over > self.now or (looked_after and is_job_run and not looked_up):
+                continue
+            self._end(attempt, "expired")
             self._count_failure(task.agent)
             expired += 1
         for task in self.tasks:

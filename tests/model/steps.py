@@ -7,7 +7,7 @@ one that is meant, and become numbers (`resolve`) when it is known how many ther
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.model.rules import Usage
 
-START = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
+START = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 # a and b share an endpoint; c asks before each of its model calls.
 ENDPOINTS: dict[str, dict[str, Any]] = {
@@ -63,8 +63,9 @@ RECENT = st.integers(0, 7)
 AGENT = st.sampled_from(sorted(AGENTS))
 ENDPOINT = st.sampled_from(sorted(ENDPOINTS))
 CUSTOMER = st.sampled_from(["", "acme"])
-WORKER = st.sampled_from(["v", "w"])
-KEY = st.integers(1, 3)
+WORKER = st.sampled_from(["v", "w", "x"])
+KEY = st.integers(1, 2)
+CALLER = st.integers(0, 2)
 TOKENS = st.sampled_from([0, 100, 500, 1500, 3900])
 DOCUMENT = st.fixed_dictionaries(
     {
@@ -85,7 +86,7 @@ REPORT = st.fixed_dictionaries(
         "usage": usages(),
         "run_id": KEY,
         "retry_after": seconds(20, 9000),
-        "forged": st.sampled_from([False, False, False, True]),
+        "forged": st.sampled_from([False] * 9 + [True]),
     },
 )
 LIMITS: dict[str, st.SearchStrategy[Any]] = {
@@ -97,6 +98,7 @@ LIMITS: dict[str, st.SearchStrategy[Any]] = {
 }
 AGENT_SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "model_endpoint": ENDPOINT,
+    "job_id": st.sampled_from([7, 0]),
     "max_attempts": st.integers(1, 3),
     "max_rate_limited": st.integers(0, 2),
     "reconcile_grace": seconds(0, 30),
@@ -110,7 +112,11 @@ STEPS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "advance": {"by": seconds(1, 5, 10, 20, 30, 60, 61, 90, 120, 90_000)},
     "pause_agent": {"agent": AGENT},
     "resume_agent": {"agent": AGENT},
-    "worker_heartbeat": {"worker": WORKER, "stopping": st.booleans()},
+    "worker_heartbeat": {
+        "worker": st.sampled_from(["v", "w"]),
+        "stopping": st.booleans(),
+        "relay": st.sampled_from([None, "databricks", "local"]),
+    },
     "create_extraction": {"customer": CUSTOMER},
     "enqueue_tasks": {
         "agent": AGENT,
@@ -141,13 +147,13 @@ STEPS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "sweep_leases": {},
     "fold_rollups": {},
     "reserve_tokens": {
-        "attempt": RECENT,
+        "attempt": CALLER,
         "call": KEY,
         "input_tokens": TOKENS,
         "max_output_tokens": TOKENS,
     },
     "settle_tokens": {
-        "attempt": RECENT,
+        "attempt": CALLER,
         "call": KEY,
         "input_tokens": st.none() | TOKENS,
         "output_tokens": st.none() | TOKENS,
