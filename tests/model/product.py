@@ -6,7 +6,6 @@ their ids, for one connection or for several.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import uuid
 from collections import Counter
@@ -62,6 +61,15 @@ class Known:
             return self.tasks.index(task)
 
 
+@dataclass
+class Look:
+    """The rows that stand there, by name or number."""
+
+    agents: dict[str, Row]
+    tasks: dict[int, Row]
+    attempts: dict[int, Row]
+
+
 class Product:
     """Lakequeue as one connection sees it."""
 
@@ -79,13 +87,13 @@ class Product:
 
     def do(self, step: str, arguments: dict[str, Any]) -> Any:
         """What a step was answered; a refusal (call again, too) is its SQLSTATE."""
-        alone = self.connection.info.transaction_status == TransactionStatus.IDLE
         try:
-            with contextlib.nullcontext() if alone else self.connection.transaction():
-                return getattr(self, step)(**arguments)
+            return getattr(self, step)(**arguments)
         except psycopg.Error as error:
             if not (error.sqlstate or "").startswith(("LQ", "55P03")):
                 raise
+            if self.connection.info.transaction_status == TransactionStatus.INERROR:
+                self.connection.execute("rollback to savepoint before_step")
             return error.sqlstate
 
     def _by(self, attempt: int) -> dict[str, Any]:
@@ -333,18 +341,20 @@ class Product:
         (row,) = self.call("purge_tasks", older_than=older_than, completed=completed)
         return tuple(row.values())
 
-    def tasks(self) -> dict[int, Row]:
-        """What stands of the tasks there are."""
-        numbers = {task: number for number, task in enumerate(self.known.tasks)}
-        return {numbers[row.pop("id")]: row for row in self._rows(TASKS)}
-
-    def attempts(self) -> dict[int, Row]:
+    def look(self) -> Look:
+        """What stands of agents, tasks and attempts; the next step may be refused."""
+        keep = self.connection.info.transaction_status == TransactionStatus.INTRANS
+        with self.connection.pipeline():  # one way to the server and back
+            agents, tasks, attempts = (
+                self.connection.cursor(row_factory=dict_row).execute(statement)
+                for statement in (AGENTS, TASKS, ATTEMPTS)
+            )
+            if keep:
+                self.connection.execute("savepoint before_step")
+        task_numbers = {task: number for number, task in enumerate(self.known.tasks)}
         numbers = {attempt: number for number, (attempt, _) in enumerate(self.known.attempts)}
-        return {numbers[row.pop("id")]: row for row in self._rows(ATTEMPTS)}
-
-    def agents(self) -> dict[str, Row]:
-        return {row.pop("name"): row for row in self._rows(AGENTS)}
-
-    def _rows(self, statement: str) -> list[Row]:
-        with self.connection.cursor(row_factory=dict_row) as cursor:
-            return cursor.execute(statement).fetchall()
+        return Look(
+            {row.pop("name"): row for row in agents},
+            {task_numbers[row.pop("id")]: row for row in tasks},
+            {numbers[row.pop("id")]: row for row in attempts},
+        )

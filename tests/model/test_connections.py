@@ -118,16 +118,16 @@ def finish(database: Database, product: Product) -> None:
             assert product.record_callback(
                 attempt=attempt, outcome="success", with_result=True
             ) in ("accepted", "superseded")
-        if all(task["finished_at"] is not None for task in product.tasks().values()):
+        if all(task["finished_at"] is not None for task in product.look().tasks.values()):
             break
     product.advance(timedelta(hours=3))
     product.sweep_leases()
-    assert {task["status"] for task in product.tasks().values()} <= {
+    assert {task["status"] for task in product.look().tasks.values()} <= {
         "completed",
         "failed",
         "cancelled",
     }
-    assert [a for a in product.attempts().values() if a["run_ended_at"] is None] == []
+    assert [a for a in product.look().attempts.values() if a["run_ended_at"] is None] == []
     assert_sound(database)
     product.fold_rollups()
     assert_sound(database)

@@ -53,6 +53,7 @@ class Machine(RuleBasedStateMachine):
         self.connection.execute("select test.set_clock(%s)", [START])
         self.queue = Queue(START)
         self.product = Product(self.connection, Known())
+        self.product.look()
         for endpoint, limits in ENDPOINTS.items():
             self.do("configure_endpoint", {"endpoint": endpoint, "settings": limits})
         for agent, special in AGENTS.items():
@@ -80,18 +81,18 @@ class Machine(RuleBasedStateMachine):
         self.compare()
 
     def compare(self) -> None:
-        for name, agent in self.product.agents().items():
+        there = self.product.look()
+        for name, agent in there.agents.items():
             known = self.queue.agents[name]
             known.learnt = tuple(agent.pop("learnt"))
             assert agent == stands_of_agent(known), name
-        tasks = self.product.tasks()
         for task in self.queue.tasks:
             if task.retry_between is not None:
-                retry_at = tasks[task.number]["retry_at"]
+                retry_at = there.tasks[task.number]["retry_at"]
                 assert task.retry_between[0] <= retry_at <= task.retry_between[1], task.number
                 task.retry_at, task.retry_between = retry_at, None
-        assert tasks == {t.number: stands(t) for t in self.queue.tasks if not t.purged}
-        assert self.product.attempts() == {
+        assert there.tasks == {t.number: stands(t) for t in self.queue.tasks if not t.purged}
+        assert there.attempts == {
             number: stands_of_attempt(attempt)
             for number, attempt in enumerate(self.queue.attempts)
             if not attempt.task.purged
