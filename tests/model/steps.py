@@ -6,7 +6,7 @@ one that is meant, and become numbers (`resolve`) when it is known how many ther
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -65,7 +65,6 @@ ENDPOINT = st.sampled_from(sorted(ENDPOINTS))
 CUSTOMER = st.sampled_from(["", "acme"])
 WORKER = st.sampled_from(["v", "w", "x"])
 KEY = st.integers(1, 2)
-CALLER = st.integers(0, 2)
 TOKENS = st.sampled_from([0, 100, 500, 1500, 3900])
 DOCUMENT = st.fixed_dictionaries(
     {
@@ -109,7 +108,7 @@ AGENT_SETTINGS: dict[str, st.SearchStrategy[Any]] = {
 DAYS = st.integers(0, 4).map(lambda n: START.date() + timedelta(days=n))
 
 STEPS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-    "advance": {"by": seconds(1, 5, 10, 20, 30, 60, 61, 90, 120, 90_000)},
+    "advance": {"by": seconds(60, 5, 10, 20, 30, 61, 120, 130, 300, 90_000)},
     "pause_agent": {"agent": AGENT},
     "resume_agent": {"agent": AGENT},
     "worker_heartbeat": {
@@ -147,13 +146,13 @@ STEPS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "sweep_leases": {},
     "fold_rollups": {},
     "reserve_tokens": {
-        "attempt": CALLER,
+        "attempt": RECENT,
         "call": KEY,
         "input_tokens": TOKENS,
         "max_output_tokens": TOKENS,
     },
     "settle_tokens": {
-        "attempt": CALLER,
+        "attempt": RECENT,
         "call": KEY,
         "input_tokens": st.none() | TOKENS,
         "output_tokens": st.none() | TOKENS,
@@ -188,28 +187,35 @@ LIMIT_STEPS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 }
 
 
-def resolve(arguments: Mapping[str, Any], made: Mapping[str, int]) -> dict[str, Any] | None:
+def resolve(
+    arguments: Mapping[str, Any], made: Mapping[str, int], likely: Mapping[str, Sequence[int]] = {}
+) -> dict[str, Any] | None:
     """The arguments with numbers; None if one means a task or the like, and there is none yet.
 
-    made: how many tasks, attempts and extractions there are.
+    made: how many tasks, attempts and extractions there are. likely: which of them something can
+    be done to; three of four that are drawn are such ones.
     """
+
+    def number(kind: str, drawn: int) -> int:
+        some = likely.get(kind) if drawn % 4 else None
+        some = some or range(made[kind])
+        return some[-1 - drawn % len(some)]
+
     resolved: dict[str, Any] = {}
     for name, value in arguments.items():
         kind = name.removesuffix("s")
         if kind in made and value is not None:
             if not made[kind]:
                 return None
-            numbers = [
-                made[kind] - 1 - n % made[kind] for n in ([value] if kind == name else value)
-            ]
-            resolved[name] = numbers[0] if kind == name else numbers
+            resolved[name] = (
+                number(kind, value) if kind == name else [number(kind, n) for n in value]
+            )
         elif name == "reports":
-            reports = [resolve(report, made) for report in value]
-            if None in reports:
+            resolved[name] = [resolve(report, made, likely) for report in value]
+            if None in resolved[name]:
                 return None
-            resolved[name] = reports
         elif name in ("settings", "report"):
-            inner = resolve(value, made)
+            inner = resolve(value, made, likely)
             if inner is None:
                 return None
             resolved |= inner

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from tests.model.product import Known, Product
 from tests.model.steps import AGENTS, COMMON, ENDPOINTS, START, STEPS, resolve
-from tests.model.test_model import WEIGHTS
+from tests.model.test_model import EXAMPLES, SERVERS, WEIGHTS
 from tests.race.harness import Connection, together
 from tests.race.scene import assert_sound, watching
 from tests.servers import SUPERUSER, Database
 
 CONNECTIONS = 4
-ROUNDS = 6
+ROUNDS = 120 if EXAMPLES else 6
 STEPS_EACH = 50
 
 Step = tuple[str, dict[str, Any]]
@@ -73,7 +73,7 @@ def take(product: Product, steps: list[Step]) -> int:
     return taken
 
 
-@pytest.mark.parametrize("server", ["embedded"], indirect=True)
+@pytest.mark.parametrize("server", SERVERS, indirect=True)
 def test_the_rules_hold_for_several_connections(database: Database) -> None:
     known = Known()
     with psycopg.connect(database.conninfo(SUPERUSER), autocommit=True) as connection:
