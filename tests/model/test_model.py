@@ -36,7 +36,7 @@ WEIGHTS = {
     "record_callback": 6,
     "reserve_tokens": 5,
     "store_result": 4,
-    "enqueue_tasks": 3,
+    "enqueue_tasks": 5,
     "retry_tasks": 3,
     "settle_tokens": 3,
     "cancel_tasks": 2,
