@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from tests.bench import dashboard, dequeue, throttle, worker
+from tests.bench import cycle, dashboard, dequeue, throttle, worker
 
 BENCHMARKS = {
+    "cycle": cycle.run,
     "throttle": throttle.run,
     "dequeue": dequeue.run,
     "worker": worker.run,
