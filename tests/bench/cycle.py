@@ -59,7 +59,7 @@ def one_round(
             queue.enqueue(connection, 2 * max(batch * clients // 10, 20))
     before = wal_records(database.server, database.name)
 
-    def work(_: int, start: Any) -> tuple[int, int, int, float, list[float]]:
+    def work(number: int, start: Any) -> tuple[int, int, int, float, list[float]]:
         with queue.connect(conninfo) as client:
             warm, warm_commits, *_ = cycles(client, queue, batch, seconds / 4)
             start()
@@ -68,7 +68,9 @@ def one_round(
 
     answers = together(clients, work)
     records = wal_records(database.server, database.name) - before
-    done, everything, commits = (sum(answer[index] for answer in answers) for index in range(3))
+    done = sum(answer[0] for answer in answers)
+    everything = sum(answer[1] for answer in answers)
+    commits = sum(answer[2] for answer in answers)
     figures = {
         "per_second": sum(answer[3] for answer in answers),
         "wal_records": (records - commits) / everything,

@@ -59,9 +59,12 @@ def together(clients: int, work: Callable[[int, Callable[[], None]], Any]) -> li
     barrier = context.Barrier(clients)
     answers: Any = context.SimpleQueue()
 
+    def start() -> None:
+        barrier.wait(60)
+
     def run(number: int) -> None:
         try:
-            answers.put(work(number, lambda: barrier.wait(60) and None))
+            answers.put(work(number, start))
         except BaseException as error:
             answers.put(error)
             barrier.abort()

@@ -1,4 +1,4 @@
-"""The queues that `cycle` compares: ours, and others from PyPI (the extra `bench`) by their own SQL.
+"""The queues that `cycle` compares: ours, and others from PyPI (extra `bench`) by their own SQL.
 
 All are called through psycopg, so that none has another client than the rest.
 """
@@ -29,7 +29,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class Queue:
-    """A queue as its clients see it; what it needs per connection it keeps in `name`d settings."""
+    """A queue as its clients see it."""
 
     name: str
 
@@ -231,8 +231,8 @@ class Pgqueuer(Queue):
         )
 
 
-OURS = (Lakequeue("lakequeue"), Lakequeue("lakequeue, throttled", LIMITS))
-PEERS = tuple(
+OURS: tuple[Queue, ...] = (Lakequeue("lakequeue"), Lakequeue("lakequeue, throttled", LIMITS))
+PEERS: tuple[Queue, ...] = tuple(
     peer
     for peer in (Pgmq(), Procrastinate(), Pgqueuer())
     if importlib.util.find_spec(peer.name) is not None
