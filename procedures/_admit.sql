@@ -52,7 +52,7 @@ begin
   <<looks>>
   for v_look in 1 .. 2 loop
     if v_look = 1 then
-      continue looks when exists (select from model_endpoints e where e.id = any(exclusive) and e.overdue_at <= v_now);
+      continue looks when exclusive <> '{}' and exists (select from model_endpoints e where e.id = any(exclusive) and e.overdue_at <= v_now);
     elsif not only_look then
       perform _recount(exclusive);
       update model_endpoints e
@@ -151,38 +151,45 @@ begin
     exit looks;
   end loop;
 
-  share_used_up := exists (select from unnest(v_admitted_agents) a(id) group by a.id having count(*) >= v_share);
+  share_used_up := fair and exists (select from unnest(v_admitted_agents) a(id) group by a.id having count(*) >= v_share);
   if only_look then
     ids := v_admitted;
     return;
   end if;
 
-  v_misfits := array(
-    select t.id
-    from tasks t
-    where t.passed_over_at is null
-      and t.id = any(array(
-        select m.id
-        from unnest(v_misfits, v_misfit_holders, v_misfit_after) m(id, holder, after)
-        where exists (
-          select from unnest(v_admitted_endpoints, v_admitted_agents) with ordinality a(endpoint_id, agent_id, no)
-          where a.no > m.after and a.endpoint_id = v_endpoints[m.holder]
-            and coalesce(a.agent_id = v_agents[m.holder], true))))
-    order by t.id
-    for no key update skip locked);
+  if v_misfits <> '{}' then
+    v_misfits := array(
+      select t.id
+      from tasks t
+      where t.passed_over_at is null
+        and t.id = any(array(
+          select m.id
+          from unnest(v_misfits, v_misfit_holders, v_misfit_after) m(id, holder, after)
+          where exists (
+            select from unnest(v_admitted_endpoints, v_admitted_agents) with ordinality a(endpoint_id, agent_id, no)
+            where a.no > m.after and a.endpoint_id = v_endpoints[m.holder]
+              and coalesce(a.agent_id = v_agents[m.holder], true))))
+      order by t.id
+      for no key update skip locked);
+  end if;
   if v_misfits <> '{}' then
     update tasks t set passed_over_at = v_now where t.id = any(v_misfits);
     update model_endpoints e set overdue_at = v_now + e.max_passed_over
     where e.id = any(v_admitted_endpoints) and e.overdue_at is null;
   end if;
 
-  -- What else must hold is asked of the locked rows: the planner would read a whole index for it.
-  ids := array(
-    select l.id
-    from (select t.id, t.status, t.retry_at from tasks t
-          where t.id = any(v_admitted) order by t.id offset 0 for no key update skip locked) l
-    where l.status = 'enqueued' and l.retry_at is null);
-  if ids <> '{}' then
+  -- What else must hold is asked of the locked rows: the planner would read a whole index for it. Where every lock is
+  -- shared, the candidates were locked as they were read.
+  if exclusive = '{}' then
+    ids := v_admitted;
+  else
+    ids := array(
+      select l.id
+      from (select t.id, t.status, t.retry_at from tasks t
+            where t.id = any(v_admitted) order by t.id offset 0 for no key update skip locked) l
+      where l.status = 'enqueued' and l.retry_at is null);
+  end if;
+  if ids <> '{}' and true = any(v_charged) then
     update throttle_books k
     set no = k.no + 1, used = n.used, booked = n.booked, raised = n.raised
     from (

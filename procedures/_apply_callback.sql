@@ -14,11 +14,12 @@ language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
-  v_reserves_calls boolean;
   v_now timestamptz;
   v_before tasks;
   v_after tasks;
   v_attempt task_attempts;
+  v_reported boolean;
+  v_run_ended boolean;
   v_used numeric[];
   v_stored text;
   v_answer text;
@@ -33,27 +34,46 @@ begin
     perform _check_token(attempt, null);  -- purged while this waited: unknown
   end if;
   select a.* into v_attempt from task_attempts a where a.id = attempt;
+  v_reported := v_attempt.reported_at is not null;
+  v_run_ended := v_attempt.run_ended_at is not null;
   v_now := _now();
   v_used := _task_usage(task);
   v_after := v_before;
-  perform _record_usage(attempt, input_tokens, output_tokens, cached_tokens, llm_cost, coalesce(usage_complete, false), 'callback');
+  v_attempt := _settle_usage(
+    v_attempt, input_tokens, output_tokens, cached_tokens, llm_cost, coalesce(usage_complete, false), 'callback');
+  v_attempt.run_id := coalesce(v_attempt.run_id, run_id);
+  v_attempt.trace_id := coalesce(v_attempt.trace_id, _clean_text(trace_id, 500));
+  if outcome = 'success' and result is null and not v_reported and v_attempt.status <> 'succeeded'
+     and v_before.status in ('enqueued', 'processing')
+     and not exists (select from results r where r.attempt_id = attempt) then
+    perform _keep_attempt(v_attempt);
+    perform _note_change(v_before, v_before, v_used);
+    return 'result_missing';
+  end if;
+  v_attempt.reported_at := coalesce(v_attempt.reported_at, v_now);
+  v_attempt.run_ended_at := coalesce(v_attempt.run_ended_at, v_now);
 
-  if v_attempt.reported_at is not null then
+  -- _store_result and _end_attempt write the attempt where it is they who decide how it ended.
+  if v_reported then
     v_answer := 'duplicate';
+    perform _keep_attempt(v_attempt);
   elsif outcome = 'success' then
     if result is not null then
       v_stored := _store_result(v_before, v_attempt, result, confidence);
     end if;
+    if v_stored = 'accepted' then
+      select t.* into v_after from tasks t where t.id = task;
+    else
+      perform _keep_attempt(v_attempt);
+    end if;
     v_answer := case
       when v_stored in ('accepted', 'superseded') then v_stored
       when v_attempt.status = 'succeeded' then 'accepted'  -- store_result came first: this confirms it
-      when v_before.status not in ('enqueued', 'processing') then 'superseded'
-      when exists (select from results r where r.attempt_id = attempt) then 'superseded'
-      else 'result_missing'
+      else 'superseded'
     end;
-    select t.* into v_after from tasks t where t.id = task;
   elsif v_attempt.status <> 'running' then
     v_answer := 'superseded';
+    perform _keep_attempt(v_attempt);
   else
     v_after := _end_attempt(v_before, v_attempt,
       (case outcome when 'rate_limited' then 'rate_limited' when 'cancelled' then 'cancelled' else 'failed' end)::attempt_status,
@@ -63,19 +83,8 @@ begin
     end if;
     v_answer := 'accepted';
   end if;
-
-  update task_attempts a
-  set run_id = coalesce(a.run_id, _apply_callback.run_id),
-      trace_id = coalesce(a.trace_id, _clean_text(_apply_callback.trace_id, 500)),
-      reported_at = case when v_answer = 'result_missing' then a.reported_at else coalesce(a.reported_at, v_now) end,
-      run_ended_at = case when v_answer = 'result_missing' then a.run_ended_at else coalesce(a.run_ended_at, v_now) end
-  where a.id = attempt
-  returning a.reserves_calls into v_reserves_calls;  -- perhaps since a moment ago
-  if v_reserves_calls and v_attempt.run_ended_at is null and v_answer <> 'result_missing' then
-    perform _close_calls(array[attempt]);
-  end if;
   perform _note_change(v_before, v_after, v_used);
-  if v_attempt.run_ended_at is null and v_answer <> 'result_missing' and v_before.status = v_after.status then
+  if not v_run_ended and v_before.status = v_after.status then
     perform _nudge('lakequeue_worker');  -- no status changed, but the run's place in the limits is free
   end if;
   return v_answer;

@@ -1,7 +1,7 @@
 -- The day a moment belongs to, in the installation's one reporting time zone.
 create or replace function lakequeue._day(at timestamptz)
 returns date
-language plpgsql stable
+language plpgsql stable strict
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 begin

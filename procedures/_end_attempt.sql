@@ -1,7 +1,8 @@
 -- Ends a running attempt in any way but success, and decides what becomes of its task (rules 3, 7, 11): cancelled if
 -- that was asked for; back to the queue while failures (or rate_limited) leave room; else failed.
 --
--- before, attempt: task and running attempt as read under the task's row lock, which the caller holds.
+-- before, attempt: task and running attempt as read under the task's row lock, which the caller holds; what the caller has
+-- noted in the attempt is written along.
 -- how: failed, expired, rate_limited or cancelled (its agent or somebody at the relay stopped it, asked for here or not:
 -- the task is cancelled); its run is taken to have ended. permanent: no second try can help.
 -- error_class, error: what went wrong; the task always shows one of them, or how the attempt ended.
@@ -23,7 +24,6 @@ declare
   v_rate_limited integer := before.rate_limited + (how = 'rate_limited')::integer;
   v_error_class text := _clean_text(error_class, 200);
   v_status task_status;
-  v_reserves_calls boolean;
   v_retry_at timestamptz;
   v_after tasks;
 begin
@@ -46,14 +46,12 @@ begin
     from model_endpoints e where e.id = attempt.endpoint_id;
   end if;
 
-  update task_attempts a
-  set status = how, ended_at = v_now, run_ended_at = v_now,
-      error_class = v_error_class, error = _end_attempt.error
-  where a.id = attempt.id
-  returning a.reserves_calls into v_reserves_calls;  -- perhaps since a moment ago
-  if v_reserves_calls then
-    perform _close_calls(array[attempt.id]);
-  end if;
+  attempt.status := how;
+  attempt.ended_at := v_now;
+  attempt.run_ended_at := v_now;
+  attempt.error_class := v_error_class;
+  attempt.error := _end_attempt.error;
+  perform _keep_attempt(attempt);
   update tasks t
   set status = v_status, failures = v_failures, rate_limited = v_rate_limited, retry_at = v_retry_at,
       locked_by = null, lease_expires_at = null,

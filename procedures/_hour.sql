@@ -2,7 +2,7 @@
 -- so that the hours of a day add up to it in every zone.
 create or replace function lakequeue._hour(at timestamptz)
 returns timestamptz
-language plpgsql stable
+language plpgsql stable strict
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 begin

@@ -17,16 +17,21 @@ declare
   v_now timestamptz := _now();
   v_counted integer[];
   v_with_window boolean;
+  v_limited boolean;
   v_unknown constant numeric[] := array_fill(null::numeric, array[5]);  -- as all arrays here, of five
 begin
   select endpoints || coalesce(array_agg(distinct f.id) filter (where f.id <> all(endpoints)), '{}'),
          bool_or(coalesce(e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
-                          a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null)
-  into v_counted, v_with_window
+                          a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null),
+         bool_or(coalesce(e.max_concurrent_tasks, a.max_concurrent_tasks) is not null)
+  into v_counted, v_with_window, v_limited
   from model_endpoints e
   left join agents a on a.model_endpoint_id = e.id
   left join lateral unnest(a.former_endpoint_ids) f(id) on true
   where e.id = any(endpoints);
+  if not (v_with_window or v_limited) then
+    return;
+  end if;
 
   -- What is counted and what was raised, in one snapshot and of one minute: a report is in both or in neither. (Both
   -- functions are stable, and this statement is later than the lock.)

@@ -93,7 +93,7 @@ begin
     exit when v_served = '{}';
     v_admitted := _admit(v_exclusive, v_shared, v_served, batch_size - cardinality(v_claimed), v_helping = 1);
     if v_admitted.ids <> '{}' then
-      v_claimed := v_claimed || _claim(v_admitted.ids, worker);
+      v_claimed := v_claimed || _claim(v_admitted.ids, worker, v_relay);
     end if;
     exit when cardinality(v_claimed) >= batch_size or not v_admitted.share_used_up;
   end loop;

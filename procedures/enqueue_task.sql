@@ -5,7 +5,7 @@
 -- customer: by default the extraction's. extraction: its id. payload: further input for the agent, at most 8 kB.
 -- dedup_key: a content hash, as a rule. page_count, document_bytes: for the estimate.
 -- Returns the task's id.
--- Errors, locks: as enqueue_tasks, which does the work.
+-- Errors, locks: as enqueue_tasks.
 create or replace function lakequeue.enqueue_task(
   agent text, document_path text, priority integer default 5, customer text default null,
   extraction bigint default null, payload json default null, dedup_key text default null,
@@ -20,15 +20,9 @@ as $$
 begin
   return (
     select e.task_id
-    from enqueue_tasks(
-      agent => enqueue_task.agent,
-      documents => json_build_array(json_build_object(
-        'document_path', coalesce(enqueue_task.document_path, ''), 'payload', enqueue_task.payload,
-        'dedup_key', enqueue_task.dedup_key, 'page_count', enqueue_task.page_count,
-        'document_bytes', enqueue_task.document_bytes)),
-      priority => enqueue_task.priority,
-      customer => enqueue_task.customer,
-      extraction => enqueue_task.extraction) e);
+    from _enqueue(
+      agent, customer, extraction, array[document_path], array[document_path], array[null::text], array[priority],
+      array[nullif(_clean_json(payload), 'null')], array[dedup_key], array[page_count], array[document_bytes]) e);
 end $$;
 
 comment on function lakequeue.enqueue_task(text, text, integer, text, bigint, json, text, integer, bigint) is

@@ -25,7 +25,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -120,8 +120,9 @@ def _version_of(pgtap: Path) -> str:
 class Server:
     """One running PostgreSQL, thrown away at the end."""
 
-    def __init__(self, name: ServerName) -> None:
+    def __init__(self, name: ServerName, settings: Mapping[str, str] | None = None) -> None:
         self.name = name
+        self._settings = settings or {}
         self.folder = Path(tempfile.mkdtemp(prefix="lakequeue-", dir=_short_folder()))
         self.bin_dir = debian_bin() if name == "debian" else embedded_bin()
         self.profiled = name == "debian"
@@ -186,6 +187,7 @@ class Server:
             raise ServerError(f"initdb of the {self.name} server failed:\n{made.stderr}")
         settings = SETTINGS | {"unix_socket_directories": str(self.folder)}
         settings |= PROFILER_SETTINGS if self.profiled else SMALL_NOTIFY_QUEUE
+        settings |= self._settings
         with (data / "postgresql.auto.conf").open("a") as config:
             config.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
 

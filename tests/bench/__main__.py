@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 
-from tests.bench import dashboard, dequeue, throttle, worker
+from tests.bench import cycle, dashboard, dequeue, horizon, latency, throttle, worker
 
 BENCHMARKS = {
+    "cycle": cycle.run,
+    "latency": latency.run,
+    "horizon": horizon.run,
     "throttle": throttle.run,
     "dequeue": dequeue.run,
     "worker": worker.run,

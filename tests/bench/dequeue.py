@@ -14,6 +14,8 @@ from typing import Any
 
 from psycopg.types.json import Json
 
+from tests.bench.measure import share
+from tests.bench.queues import LIMITS
 from tests.servers import Database, Server
 
 AGENTS = 10
@@ -22,13 +24,6 @@ WORKERS = 4
 QUICK = (5, 2.0)
 """Rounds, and seconds of each."""
 KINDS = ("unthrottled", "throttled", "throttled, reserving")
-LIMITS = {
-    "max_concurrent_tasks": 100_000,
-    "max_tpm": 10**12,
-    "max_input_tpm": 10**12,
-    "max_output_tpm": 10**12,
-    "max_rpm": 10**9,
-}
 
 
 def run(quick: bool) -> dict[str, Any]:
@@ -50,28 +45,22 @@ def run(quick: bool) -> dict[str, Any]:
             )
     finally:
         server.stop()
-    shares = {kind: _share(cycles, kind) for kind in KINDS}
+    shares = {kind: share(cycles, kind, KINDS[0]) for kind in KINDS}
     print(f"{'':22}{'cycle, tasks/s':>16}{'share':>7}{'dequeue alone, tasks/s':>24}{'share':>7}")
     for kind in KINDS:
         print(
             f"{kind:22}{statistics.median(cycles[kind]):16.0f}{shares[kind]:7.2f}"
-            f"{statistics.median(alone[kind]):24.0f}{_share(alone, kind):7.2f}"
+            f"{statistics.median(alone[kind]):24.0f}{share(alone, kind, KINDS[0]):7.2f}"
         )
     return {
         "throttled_share": round(shares["throttled"], 3),
         "reserving_share": round(shares["throttled, reserving"], 3),
-        "dequeue_alone_share": round(_share(alone, "throttled"), 3),
-        "dequeue_alone_reserving_share": round(_share(alone, "throttled, reserving"), 3),
+        "dequeue_alone_share": round(share(alone, "throttled", KINDS[0]), 3),
+        "dequeue_alone_reserving_share": round(share(alone, "throttled, reserving", KINDS[0]), 3),
         "unthrottled_per_second": round(statistics.median(cycles["unthrottled"]), 1),
         "throttled_per_second": round(statistics.median(cycles["throttled"]), 1),
         "rounds": rounds,
     }
-
-
-def _share(rates: dict[str, list[float]], kind: str) -> float:
-    """The median of the rounds' own ratios: what disturbs a round disturbs both of its sides."""
-    pairs = zip(rates[kind], rates["unthrottled"], strict=True)
-    return statistics.median(rate / free for rate, free in pairs)
 
 
 def measure(server: Server, kind: str, seconds: float) -> tuple[float, float]:

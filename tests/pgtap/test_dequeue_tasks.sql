@@ -191,7 +191,7 @@ select results_eq($$select a.job_id from task_attempts a join agents g on g.id =
   $$values (77::bigint), (77), (78)$$, 'and stays what it was');
 -- An agent that gets a job between the look and the claim of a worker of local runs: the run is here all the same.
 select enqueue_task('_dq job', '/4') as task \gset
-select _claim(array[:task], '_dq local');
+select _claim(array[:task], '_dq local', 'local');
 select is((select a.job_id from task_attempts a where a.task_id = :task), null, 'an attempt knows where its run is');
 
 -- --- refused -------------------------------------------------------------------------------------

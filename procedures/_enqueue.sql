@@ -1,0 +1,101 @@
+-- What enqueue_task and enqueue_tasks do: one document per element of the arrays, which are equally long. A document whose
+-- dedup_key a task of the same agent and customer holds that is not failed or cancelled gets that task.
+--
+-- agent: its name. customer: by default the extraction's. extraction: its id. names, refusals: only for an extraction; a
+-- document with a refusal gets no task. The others: see enqueue_task.
+-- Returns a row per document, in order: position from 1, task_id (null if refused), created (false: existing task).
+-- Errors, locks: see enqueue_tasks.
+create or replace function lakequeue._enqueue(
+  agent text, customer text, extraction bigint, names text[], paths text[], refusals text[], priorities integer[],
+  payloads jsonb[], dedup_keys text[], page_counts integer[], document_bytes bigint[])
+returns table ("position" integer, task_id bigint, created boolean)
+language plpgsql volatile
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_agent agents := _agent(agent);
+  v_customer text := coalesce(_enqueue.customer, '');
+  v_submitter text;
+  v_now timestamptz := _now();
+  -- Drawn beforehand, so that a document is known again by its id: ascending, in the order of the call.
+  v_new_ids bigint[] := array(select nextval('tasks_id_seq') from unnest(paths));
+  v_task_ids bigint[];
+  v_all_known boolean;
+  v_created bigint;
+begin
+  perform _check_json(p.payload) from unnest(payloads) p(payload) where p.payload is not null;
+  if extraction is not null then
+    select coalesce(_enqueue.customer, e.customer), e.submitted_by into v_customer, v_submitter
+    from _extraction(extraction) e;
+  end if;
+  perform _actor(v_submitter);  -- the web process names who submits when it opens the extraction
+
+  -- A dedup_key's holder may end failed or cancelled between the insert that met it and the look for it. Then all is
+  -- undone and done again: with some keys in hand, a call that took another one out of their order could deadlock.
+  for v_round in 1..5 loop
+    begin
+      insert into tasks (
+        id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at,
+        estimated_tokens, page_count, document_bytes)
+      overriding system value
+      select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.dedup_key, d.priority, v_now,
+             _new_estimate(v_agent, d.page_count, d.bytes), d.page_count, d.bytes
+      from unnest(v_new_ids, paths, refusals, priorities, payloads, dedup_keys, page_counts, document_bytes)
+        as d(new_id, path, refusal, priority, payload, dedup_key, page_count, bytes)
+      where d.refusal is null
+      order by d.dedup_key, d.new_id
+      on conflict do nothing;
+      get diagnostics v_created = row_count;
+
+      if v_created = cardinality(v_new_ids) then
+        v_task_ids := v_new_ids;
+      else
+        -- LIMIT keeps these probes of an index per document, whatever the statistics say: a join may read all tasks.
+        select coalesce(array_agg(coalesce(own.id, holder.id) order by d.position), '{}'),
+               coalesce(bool_and(d.refusal is not null or coalesce(own.id, holder.id) is not null), true)
+        into v_task_ids, v_all_known
+        from unnest(v_new_ids, refusals, dedup_keys) with ordinality as d(new_id, refusal, dedup_key, "position")
+        left join lateral (
+          select t.id from tasks t where t.id = d.new_id limit 1) own on true
+        left join lateral (
+          select t.id from tasks t
+          where t.agent_id = v_agent.id and t.customer = v_customer and t.dedup_key = d.dedup_key
+            and t.status not in ('failed', 'cancelled')
+          limit 1) holder on own.id is null and d.refusal is null;
+        if not v_all_known then
+          raise exception using errcode = 'LQ409', message = 'the tasks that hold these dedup_keys keep changing',
+            hint = 'Nothing was enqueued. Call again.';
+        end if;
+      end if;
+
+      if extraction is not null then
+        insert into extraction_documents (extraction_id, name, task_id, refusal)
+        select extraction, coalesce(d.name, ''), d.task_id, left(d.refusal, 4000)
+        from unnest(names, refusals, v_task_ids) with ordinality as d(name, refusal, task_id, "position")
+        order by d.position;
+      end if;
+      if v_created > 0 then
+        insert into task_deltas (agent_id, customer, tasks, to_status)
+        values (v_agent.id, v_customer, v_created, 'enqueued');
+      end if;
+      exit;
+    exception
+      when sqlstate 'LQ409' then
+        if v_round = 5 then
+          raise;
+        end if;
+      when check_violation or not_null_violation or numeric_value_out_of_range then
+        raise exception using errcode = 'LQ400', message = format('a document cannot be enqueued: %s', left(sqlerrm, 300)),
+          hint = 'Nothing was enqueued. Paths are 1 to 4096 characters, priorities 0 to 9, payloads at most 8 kB.';
+    end;
+  end loop;
+
+  return query
+    select u.number::integer, u.task_id, u.task_id is not distinct from u.new_id
+    from unnest(v_task_ids, v_new_ids) with ordinality u(task_id, new_id, number)
+    order by u.number;
+end $$;
+
+comment on function lakequeue._enqueue(text, text, bigint, text[], text[], text[], integer[], jsonb[], text[], integer[],
+  bigint[]) is 'What enqueue_task and enqueue_tasks do, one document per element of the arrays.';
