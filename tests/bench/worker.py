@@ -19,7 +19,6 @@ from tests.databricks.workspace import Workspace, running
 from tests.servers import Database, Server
 
 LEASE_SECONDS = 60
-QUICK = 200
 WORKER = """
 import sys
 from lakequeue.relay.databricks import DatabricksRelay
@@ -35,7 +34,7 @@ def run(quick: bool) -> dict[str, Any]:
     server = Server("embedded")
     try:
         with running() as workspace:
-            return _measure(server.clone("pristine"), workspace, QUICK if quick else 1000)
+            return _measure(server.clone("pristine"), workspace, 200 if quick else 1000)
     finally:
         server.stop()
 

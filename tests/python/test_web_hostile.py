@@ -88,7 +88,7 @@ def paths(rule: Rule, count: int = 1000) -> list[str]:
     found = []
     for row in rows[:count]:
         values = iter(row)
-        found.append(re.sub(r"<[^>]+>", lambda _, values=values: next(values), rule.rule))
+        found.append(re.sub(r"<[^>]+>", partial(_next_of, values), rule.rule))
     return found
 
 
