@@ -775,8 +775,8 @@ def _play(stage: Stage, looking: watcher.Watcher, began: float, say: Callable[[s
             deck = stage.dice.sample(FAULTS, len(FAULTS))
             deck.sort(key=lambda fault: not stage.faults[fault.__name__])
         fault = deck.pop()
-        if fault(stage):
-            stage.faults[fault.__name__] += 1
+        with contextlib.suppress(psycopg.OperationalError):  # it recovers from the one before
+            stage.faults[fault.__name__] += fault(stage)
         stage.do_due()
         stage.supervise()
         if time.monotonic() > said + 10:

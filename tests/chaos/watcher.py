@@ -93,8 +93,8 @@ select s.what, count(*),
  group by s.what
 """
 
-# Rules 3 (what is overtaken may spend), 4 (a: totals, b: calls), 7 and 12 in one snapshot. The clock is read first: what is written
-# later cannot be in this snapshot.
+# Rules 3 (what is overtaken may spend), 4 (a: totals, b: calls), 7 and 12 in one snapshot. The
+# clock is read first: what is written later cannot be in this snapshot.
 MORE = """
 with clock as materialized (
   select lakequeue._now() as now
