@@ -1,6 +1,6 @@
-"""Benchmarks run, small, and end with a line of JSON that has what they measured (cycle without its peers).
+"""Benchmarks run, small, and end with a line of JSON that has what they measured.
 
-Not that of the worker, which has to wait for a lease.
+Not that of the worker, which has to wait for a lease; cycle without its peers.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,10 @@ def paths(rule: Rule, count: int = 1000) -> list[str]:
         values = iter(row)
         found.append(re.sub(r"<[^>]+>", partial(_next_of, values), rule.rule))
     return found
+
+
+def _next_of(values: Iterator[str], _: re.Match[str]) -> str:
+    return next(values)
 
 
 def ask(client: FlaskClient, method: str, path: str, query: bytes = b"", **more: Any) -> Any:
