@@ -73,6 +73,18 @@ def test_a_commit_that_comes_late_is_folded_and_noticed(database: Database, fold
     assert_sound(database)
 
 
+def test_an_event_that_commits_after_a_newer_one_is_noticed(database: Database) -> None:
+    """A 429, a limit, a pause: what changes no task is shown to people, too."""
+    configure(database)
+    configure(database, "other")
+    with holding(database, "test_operator") as early:
+        call(early, "set_person", identity="late", role="viewer")
+        answer(database.connect("test_operator"), "pause_agent", agent="other")
+        seen = mark(database)
+        early.commit()
+    assert mark(database) != seen
+
+
 ZOMBIE = {
     "success": "superseded",
     "store": "superseded",
