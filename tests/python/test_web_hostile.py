@@ -78,7 +78,7 @@ def rules(client: FlaskClient) -> list[Rule]:
     return sorted(client.application.url_map.iter_rules(), key=lambda rule: rule.rule)
 
 
-def paths(rule: Rule, count: int = 1000) -> list[str]:
+def paths(rule: Rule) -> list[str]:
     """Addresses of a rule: as they should be, then with each hostile value in each place."""
     names = [str(name) for name in rule._converters]
     kinds = [PATHS[type(rule._converters[name]).__name__] for name in names]
@@ -86,9 +86,10 @@ def paths(rule: Rule, count: int = 1000) -> list[str]:
     for place, kind in enumerate(kinds):
         rows += [[*rows[0][:place], quote_from_bytes(v), *rows[0][place + 1 :]] for v in kind]
     found = []
-    for row in rows[:count]:
-        values = iter(row)
-        found.append(re.sub(r"<[^>]+>", lambda _, values=values: next(values), rule.rule))
+    fixed = re.split(r"<[^>]+>", rule.rule)
+    for row in rows:
+        pairs = zip(fixed, [*row, ""], strict=True)
+        found.append("".join(part for pair in pairs for part in pair))
     return found
 
 
