@@ -5,7 +5,8 @@
 -- attempt, token: as handed to the run. result: JSON of at most 64 MB; U+0000 and lone surrogates become U+FFFD.
 -- confidence: 0 to 1, for the whole document.
 -- Returns accepted, superseded (the task was final already) or duplicate (this attempt has a result; it stays).
--- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 confidence out of range; LQ413 too large; LQ422 not storable, or not readable (_check_json).
+-- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 confidence out of range; LQ413 too large;
+--   LQ422 not storable, or not readable (_check_json).
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue.store_result(
   attempt bigint, token text, result json, confidence real default null)

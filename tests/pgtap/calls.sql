@@ -37,7 +37,7 @@ begin
     ('from_day', null, '2026-01-01'), ('to_day', null, '2026-01-31'), ('kinds', null, '{rate_limited,person_set}'), ('actors', null, '{ops}'),
     ('fetch_id', null, (select b.fetch_id from lakequeue.begin_compute_fetch('ops') b)), ('workspace', null, 'a workspace'),
     ('rows', null, '[{"kind": "endpoint", "name": "§", "sku": "§", "unit": "§", "day": "2026-01-01", "currency": "USD", "quantity": "1", "cost": "1"}]'),
-    ('phase', null, 'running'), ('statement', null, 's'), ('problem', null, 'p');
+    ('action', null, 'cancel'), ('with_attention', null, true), ('phase', null, 'running'), ('statement', null, 's'), ('problem', null, 'p');
 end $$;
 
 -- Every public function that this login may execute.

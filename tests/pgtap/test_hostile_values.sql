@@ -45,7 +45,7 @@ begin
     ('', 'max_output_tokens', '10'), ('', 'call', '''00000000-0000-0000-0000-000000000001'''), ('', 'outcome', '''failure'''),
     ('', 'result', '''{"fields": {}}'''), ('', 'error_class', '''oops'''), ('', 'error', '''"broken"'''),
     ('', 'retry_after', '''12 seconds'''), ('', 'confidence', '0.5'), ('', 'older_than', '''1 day'''),
-    ('', 'workspace', '''1'''), ('', 'rows', '''[]'''), ('quiesce', 'is_copy', 'true'),
+    ('', 'action', '''cancel'''), ('', 'workspace', '''1'''), ('', 'rows', '''[]'''), ('quiesce', 'is_copy', 'true'),
     ('', 'documents', '''[{"document_path": "/f.pdf"}]'''),
     ('', 'callbacks', format('json_build_array(json_build_object(''attempt'', %s, ''token'', %L, ''outcome'', ''failure''))',
                              v_attempt, token(v_attempt)));

@@ -14,9 +14,10 @@ insert into scenario.may_execute values
   -- reads
   ('web operator reader',
     'queue_metrics queue_history response_history response_summary list_tasks task_detail list_events list_workers agent_status
-     agent_pace needs_attention may_operate explain_throttle explain_throttles extraction_detail list_extractions
+     agent_pace agent_totals needs_attention may_operate action_scope explain_throttle explain_throttles extraction_detail list_extractions
      list_extraction_documents confidence_summary latest_change reporting_time cost_report endpoint_cost_report runs_to_price
      compute_fetch_status'),
+  ('web operator reader worker', 'health'),
   -- people
   ('web operator',
     'pause_agent resume_agent cancel_task cancel_tasks retry_task retry_tasks reprocess_task reprocess_tasks set_priority
