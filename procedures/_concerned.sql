@@ -16,7 +16,7 @@ declare
     when 'reprocess' then '{completed}' end;
 begin
   if v_statuses is null then
-    raise exception using errcode = 'LQ400', message = format('there is no action "%s"', action),
+    raise exception using errcode = 'LQ400', message = format('there is no action "%s"', left(action, 100)),
       hint = 'Actions: cancel, retry, reprocess, priority.';
   end if;
   return v_statuses;

@@ -176,8 +176,8 @@ $$, 'whatever an agent may call asks for the token of its attempt');
 select is_empty($$
   select i.function from intended i
   where i.roles ~ '\mweb\M' and i.roles !~ '\m(app|operator|reader|agent)\M' and i.function not in ('check_home', 'record_callbacks')
-     or i.roles ~ '\mweb\M' and i.roles ~ '\mworker\M' and i.function not in ('schema_version', 'check_home')
-$$, 'the web process has nothing of a worker''s but the look where it is');
+     or i.roles ~ '\mweb\M' and i.roles ~ '\mworker\M' and i.function not in ('schema_version', 'check_home', 'health')
+$$, 'the web process has nothing of a worker''s but the looks where it is and how it is');
 
 select * from finish();
 rollback;
