@@ -993,6 +993,7 @@ class Queue:
                 self._leave(task, "enqueued")
                 task.failures = task.rate_limited = 0
                 task.cancel_requested = False
+                task.passed_over_at = None
             return task.status
 
         return self._each(tasks, retry)

@@ -2,7 +2,7 @@
 -- that an attempt has stored (rule 9: what was paid for is never run again); the rest is skipped, with the reason.
 begin;
 \ir scenarios.sql
-select plan(51);
+select plan(53);
 
 -- --- a batch of everything -------------------------------------------------------------------------------------------
 
@@ -140,6 +140,15 @@ select enqueue_task(:'agent', '/e.pdf', dedup_key => 'e') as holder \gset
 select store(:late) \gset
 select matches(retry_task(:older), format('^skipped: .*%s', :holder), 'also with a stored result');
 select is(states(:late), 'failed failed', 'task and attempt are as they were');
+
+-- --- what it had waited before -------------------------------------------------------------------------------------------------
+
+select new_agent(1) as agent \gset
+select enqueue_task(:'agent', '/f.pdf') as passed_over \gset
+update tasks set passed_over_at = _now() - interval '1 hour' where id = :passed_over;
+select cancel_task(:passed_over) \gset
+select is(retry_task(:passed_over), 'enqueued', 'a task that was passed over, cancelled and retried');
+select is((select t.passed_over_at from tasks t where t.id = :passed_over), null, 'holds nobody up at once: its wait begins anew (rule 5)');
 
 -- --- who may -------------------------------------------------------------------------------------------------------------------
 
