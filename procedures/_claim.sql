@@ -48,7 +48,8 @@ begin
              coalesce(sum(u.used[7]), 0) as input_told, coalesce(sum(u.used[8]), 0) as output_told,
              coalesce(sum(u.used[9]), 0) as cached_told, coalesce(sum(u.used[10]), 0) as cost_told
       from claimed c
-      cross join lateral (select case when c.attempt_count > 1 then _task_usage(c.id) end as used) u
+      cross join lateral (  -- OFFSET keeps it one call a task, not one for each number
+        select case when c.attempt_count > 1 then _task_usage(c.id) end as used offset 0) u
       group by c.agent_id, c.customer) d
   )
   select coalesce(array_agg(s.id), '{}') into v_attempt_ids from started s;

@@ -65,7 +65,7 @@ begin
     insert into hourly_histogram as h (agent_id, customer, hour, bucket, tasks)
     select s.agent_id, s.customer, s.hour, s.bucket, sum(s.tasks)
     from sides s
-    where s.bucket is not null
+    where s.bucket is not null and s.hour is not null  -- those from before 0008: migration 0009 has counted them
     group by s.agent_id, s.customer, s.hour, s.bucket
     having sum(s.tasks) <> 0
     order by s.agent_id, s.hour, s.customer, s.bucket

@@ -120,6 +120,8 @@ begin
                     (select format('; process %s holds a lock of the throttle: select pg_terminate_backend(%s)', l.pid, l.pid)
                      from pg_locks l
                      where l.locktype = 'advisory' and l.classid = _lock_class()::oid and l.granted and l.pid <> pg_backend_pid()
+                       and l.database = (select d.oid from pg_database d where d.datname = current_database())
+                       and l.objid in (select e.id::oid from model_endpoints e)
                      order by l.pid limit 1))
       from (values (1)) one(row) left join idle i on true
       where with_attention

@@ -71,7 +71,7 @@ begin
          count(*), sum(u.used[1]), sum(u.used[2]), sum(u.used[3]), sum(u.used[4]),
          sum(u.used[5]), sum(u.used[6]), sum(u.used[7]), sum(u.used[8]), sum(u.used[9]), sum(u.used[10])
   from tasks t
-  cross join lateral (select _task_usage(t.id) as used) u
+  cross join lateral (select _task_usage(t.id) as used offset 0) u  -- one call a task, not one for each number
   where t.id = any(v_ids)
   group by 1, 2, 3, 4, 5
   order by 1, 4, 2, 3, 5

@@ -1,7 +1,7 @@
 -- Folding moves deltas into rollups and histogram, oldest first and at most as many as asked for, and loses nothing.
 begin;
 \ir scenarios.sql
-select plan(25);
+select plan(27);
 
 select is(fold_rollups(), 0::bigint, 'where there is nothing to fold, nothing is folded');
 
@@ -75,6 +75,14 @@ select results_eq(
   $$select customer, tasks from task_rollups where agent_id = (_agent('_fr c')).id and status = 'completed'$$, $$values ('acme', 2::bigint)$$,
   'what is folded later is added to the same row');
 select is((select sum(tasks) from response_histogram where agent_id = (_agent('_fr c')).id), 2::numeric, 'in the histogram too');
+
+-- A delta that was written before migration 0008 knows a day and no hour.
+insert into task_deltas (agent_id, customer, tasks, from_status, to_status, to_day, to_bucket)
+values ((_agent('_fr c')).id, 'acme', 1, 'processing', 'completed', current_date, 10);
+select is(fold_rollups(), 1::bigint, 'a delta without an hour is folded all the same');
+select is((select count(*) from hourly_histogram where agent_id = (_agent('_fr c')).id), (select count(*) from (
+  select distinct _hour(finished_at), _response_bucket(finished_at - created_at) from tasks
+  where agent_id = (_agent('_fr c')).id and status = 'completed') h), 'and is in no hour');
 
 select refused(format('select fold_rollups(%s)', n), 'LQ400', n || ' is refused') from unnest(array['null', '0', '-1', '100001']) n;
 select lives_ok('select fold_rollups(100000)', '100000 is not');
