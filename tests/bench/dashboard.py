@@ -134,7 +134,7 @@ def _change(
     stop = threading.Event()
 
     def look() -> None:
-        while not stop.wait(1):
+        while not pages or not stop.wait(1):
             began = time.monotonic()
             _get(netloc, "/")
             pages.append(time.monotonic() - began)

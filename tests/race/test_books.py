@@ -416,7 +416,9 @@ def simulate(connection: Connection, seed: int, steps: int) -> tuple[Comparisons
     # Faster than the test bed's clock, which is a table.
     connection.execute(
         """create or replace function lakequeue._now() returns timestamptz language plpgsql
-           as $$ begin return current_setting('simulated.now')::timestamptz; end $$"""
+           as $$ begin
+             return coalesce(current_setting('simulated.now', true)::timestamptz, now());
+           end $$"""
     )
     connection.execute("set plan_cache_mode = force_generic_plan")  # as the functions have it
     now = START

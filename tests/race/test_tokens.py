@@ -61,7 +61,9 @@ class Simulation:
         # Faster than the test bed's clock, which is a table.
         self.connection.execute(
             """create or replace function lakequeue._now() returns timestamptz language plpgsql
-               as $$ begin return current_setting('simulated.now')::timestamptz; end $$"""
+               as $$ begin
+                 return coalesce(current_setting('simulated.now', true)::timestamptz, now());
+               end $$"""
         )
         self.now = START
         self.events: list[tuple[datetime.datetime, int, Row | None]] = []
