@@ -335,7 +335,7 @@ class Product:
             agents=list(agents),
             customers=list(customers),
         )
-        return {row["status"]: tuple(row.values())[1:6] for row in rows}
+        return {row["status"]: tuple(row.values())[1:8] for row in rows}
 
     def purge_tasks(self, older_than: timedelta, completed: bool) -> Any:
         (row,) = self.call("purge_tasks", older_than=older_than, completed=completed)

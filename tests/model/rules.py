@@ -158,6 +158,12 @@ class Usage:
         return self.complete, self.trace
 
 
+def _sum_of_known(amounts: Iterable[int | Decimal | None]) -> int | Decimal | None:
+    """What nobody has told is unknown, not 0."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
+
+
 @dataclass(eq=False)
 class Call:
     attempt: Attempt
@@ -923,12 +929,15 @@ class Queue:
                 and (t.finished_at is None or days[0] <= t.finished_at.date() <= days[1])
             ]
             used = [a.used for t in tasks for a in t.attempts if a.used is not None]
+            ran = [t for t in tasks if t.finished_at is not None and t.attempts]
             answer[status] = (
                 len(tasks),
-                sum(u.input or 0 for u in used),
-                sum(u.output or 0 for u in used),
-                sum(u.cached or 0 for u in used),
-                sum(u.cost or 0 for u in used),
+                _sum_of_known(u.input for u in used),
+                _sum_of_known(u.output for u in used),
+                _sum_of_known(u.cached for u in used),
+                _sum_of_known(u.cost for u in used),
+                len(ran),
+                sum(all(a.used and a.used.cost is not None for a in t.attempts) for t in ran),
             )
         return answer
 
