@@ -5,6 +5,7 @@ All are called through psycopg, so that none has another client than the rest.
 
 from __future__ import annotations
 
+import abc
 import datetime
 import importlib.util
 import json
@@ -28,11 +29,12 @@ RESULT = {"document_type": "invoice", "total": {"value": 717.97, "confidence": 0
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-class Queue:
+class Queue(abc.ABC):
     """A queue as its clients see it."""
 
     name: str
 
+    @abc.abstractmethod
     def install(self, database: Database) -> None:
         """Lay it into a new database."""
 
@@ -40,17 +42,17 @@ class Queue:
         """Connect a client, in autocommit."""
         return psycopg.connect(conninfo, autocommit=True)
 
+    @abc.abstractmethod
     def enqueue(self, client: Connection, count: int) -> None:
         """Enqueue so many tasks."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def dequeue(self, client: Connection, count: int) -> list[Any]:
         """Claim as many tasks; what `complete` needs of each."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def complete(self, client: Connection, claims: list[Any]) -> None:
         """Say that they are done, so that it is kept for good."""
-        raise NotImplementedError
 
 
 class Lakequeue(Queue):
