@@ -57,6 +57,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "caller": {"max_concurrent_tasks": 15, "max_rpm": 150, "reserves_calls": True},
     LOCAL_AGENT: {"max_concurrent_tasks": 8, "reconcile_grace": "0 seconds"},
 }
+WEATHER: dict[str, dict[str, Any]] = {
+    "lost submission answer": {"drop": True},
+    "workspace error": {"status": 500},
+    "workspace 429": {"status": 429, "retry_after": 1},
+}
+"""Of the workspace."""
 SHARES = (LOCAL_AGENT, "parser", "scanner", "parser", "caller", "parser", "scanner", "parser")
 """Whose the tasks are: lots of one each of ACTS, in turn."""
 KINDS = ("good",) * 15 + ("cancel", "cancel", "bad", "broken", "limited")
@@ -200,11 +206,11 @@ class Stage:
         self.enqueued: dict[str, str] = {}
         self.errors: list[str] = []
         self.over = threading.Event()
-        self.cancelled = 0
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._frozen: set[int] = set()
         self._numbers = itertools.count(1)
         self._weather = random.Random(seed + 1)
+        self._forecast: dict[bool, list[str]] = {True: [], False: []}
         self._resources = contextlib.ExitStack()
         self.server = Server(server_name)
         self._resources.callback(self.server.stop)
@@ -315,19 +321,19 @@ class Stage:
             if run.active:
                 run.end(code)
 
-    def _bad_weather(self) -> dict[str, Any] | None:
-        kind = self._weather.choices(
-            ["", "lost submission answer", "workspace error", "workspace 429"], [94, 2, 2, 2]
-        )[0]
+    def _bad_weather(self, path: str) -> dict[str, Any] | None:
+        """Of every forty calls each kind strikes one: what is only likely is missing some day."""
+        submits = path.endswith("run-now")
+        forecast = self._forecast[submits]
+        if not forecast:
+            kinds = [kind for kind in WEATHER if submits or kind != "lost submission answer"]
+            forecast += kinds + [""] * (40 - len(kinds))
+            self._weather.shuffle(forecast)
+        kind = forecast.pop()
         if not kind:
             return None
         self.faults[kind] += 1
-        faults: dict[str, dict[str, Any]] = {
-            "lost submission answer": {"drop": True},
-            "workspace error": {"status": 500},
-            "workspace 429": {"status": 429, "retry_after": 1},
-        }
-        return faults[kind]
+        return WEATHER[kind]
 
     # --- faults: each says whether it struck ----------------------------------------------------
 
@@ -567,7 +573,7 @@ class Stage:
             with self._person("test_operator") as connection:
                 done = call(connection, "cancel_tasks", tasks=ids, reason="chaos")
                 call(connection, "set_priorities", tasks=ids, priority=dice.randrange(10))
-            self.cancelled += sum(row["outcome"] != "skipped" for row in done)
+            self.faults["operator cancels"] += sum(row["outcome"] != "skipped" for row in done)
 
     def _retry(self) -> None:
         rows = self.database.query(
@@ -704,13 +710,8 @@ FAULTS: tuple[Callable[[Stage], bool], ...] = (
     Stage.fill_server,
     Stage.hold_locks,
 )
-OTHERS = (
-    "skewed clock",
-    "lost submission answer",
-    "workspace error",
-    "workspace 429",
-    "operator cancels",
-)
+STRIKES = (*(fault.__name__ for fault in FAULTS), *WEATHER, "skewed clock", "operator cancels")
+"""What must have happened before it may end; what agents do is dealt with their tasks."""
 
 
 def run(
@@ -766,10 +767,10 @@ def _play(stage: Stage, looking: watcher.Watcher, began: float, say: Callable[[s
     while time.monotonic() < end and not looking.problems:
         left = stage.open_tasks()
         if (0 <= left <= rest or time.monotonic() > calm) and all(
-            stage.faults[fault.__name__] for fault in FAULTS
+            stage.faults[strike] for strike in STRIKES
         ):
             break
-        if left == 0:  # and yet some fault has found nothing to strike at
+        if left == 0:  # and yet something has not struck
             stage.enqueue(len(ACTS))
         if not deck:
             deck = stage.dice.sample(FAULTS, len(FAULTS))
@@ -813,15 +814,13 @@ def _judge(stage: Stage, looking: watcher.Watcher, outcome: Outcome) -> None:
     outcome.answers = ledgers.answers
     outcome.tasks = stage.database.value("select count(*) from lakequeue.tasks")
     outcome.attempts = stage.database.value("select count(*) from lakequeue.task_attempts")
-    stage.faults["operator cancels"] = stage.cancelled
     for act in ACTS:
         stage.faults[f"agent {act}"] = ledgers.acts[act]
     del stage.faults["agent succeeds"]
     outcome.faults = Counter(
         {name.replace("_", " "): count for name, count in stage.faults.items()}
     )
-    wanted = [fault.__name__.replace("_", " ") for fault in FAULTS]
-    wanted += [*OTHERS, *(f"agent {act}".replace("_", " ") for act in ACTS[1:])]
+    wanted = [name.replace("_", " ") for name in (*STRIKES, *(f"agent {act}" for act in ACTS[1:]))]
     outcome.never = [name for name in wanted if not outcome.faults[name]]
 
 

@@ -534,7 +534,7 @@ def test_no_run_is_lost_from_the_books_in_any_weather(scene: Scene) -> None:
     chance = random.Random(5)
     scene.configure(max_attempts=100, max_rate_limited=100, retry_base="1 s", retry_cap="5 s")
     scene.configure(breaker_failures=0)  # bad luck is no broken release
-    scene.workspace.weather = lambda: chance.choices(
+    scene.workspace.weather = lambda path: chance.choices(
         [None, {"drop": True}, {"status": 500}, {"status": 429, "retry_after": 0}], [9, 1, 1, 1]
     )[0]
     scene.enqueue(8)

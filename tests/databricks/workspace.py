@@ -207,8 +207,8 @@ class Workspace:
         self.runs: dict[int, FakeRun] = {}
         self.on_run: Callable[[FakeRun], None] | None = None
         """Called when a run is made, before that is answered."""
-        self.weather: Callable[[], dict[str, Any] | None] | None = None
-        """Gives the fault, if any, of each call of the Jobs API."""
+        self.weather: Callable[[str], dict[str, Any] | None] | None = None
+        """Gives the fault, if any, of a call of the Jobs API at this path."""
         self.cancels_at_once = True
         self.more: dict[str, Callable[[str, str, dict[str, Any]], dict[str, Any]]] = {}
         """Further APIs: by the beginning of their paths, what answers method, path and body."""
@@ -309,7 +309,7 @@ class Workspace:
                     if fault.times == 0:
                         self._faults.remove(fault)
                 return fault
-            if self.weather is not None and "/jobs/" in path and (what := self.weather()):
+            if self.weather is not None and "/jobs/" in path and (what := self.weather(path)):
                 return Fault(path, **what)
         return None
 
