@@ -226,7 +226,7 @@ def test_the_app_starts_as_the_platform_starts_it(
                 until(lambda: database.value("select count(*) from lakequeue.workers"), 60)
                 began = time.monotonic()
                 app.send_signal(signal.SIGTERM)
-                assert app.wait(20) == 0
+                assert app.wait(60) == 0
                 assert time.monotonic() - began < 15
             finally:
                 app.kill()

@@ -112,7 +112,7 @@ def test_tokens_end_while_20_connections_are_open(
     way: Gate, login: Login, workspace: Workspace, clock: Time
 ) -> None:
     with db.pool(way.conninfo(), min_size=20, max_size=25) as pool:
-        pool.wait(20)
+        pool.wait(60)
         assert minted(workspace) == 1, "20 connections, one credential"
         clock.now += LIFE + 1
         with ThreadPoolExecutor(20) as threads:
@@ -199,7 +199,7 @@ def test_listening_goes_on_after_a_suspension(
     until(lambda: listener.poll() or listener.fileno() is None)
     until(listener.keep)  # True: whoever listens looks for what has come meanwhile
     database.query("select pg_notify('somewhere', '')")
-    assert listener.wait(5)
+    assert listener.wait(60)
     assert minted(workspace) == 2
     listener.close()
 

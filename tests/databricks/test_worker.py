@@ -222,13 +222,11 @@ def test_a_slow_workspace_keeps_nothing_waiting(scene: Scene) -> None:
             lambda: scene.query(
                 "select from lakequeue.workers where heartbeat_at = (select lakequeue._now())"
             ),
-            2,
+            10,
         )
-        began = time.monotonic()
         worker.stop()
         thread.join(10)
-        assert not thread.is_alive()
-        assert time.monotonic() - began < 5
+        assert not thread.is_alive(), "it waited for a submission that hangs for half a minute"
     never.set()
     assert scene.statuses() == {"processing": 1}, "left to be adopted"
 
@@ -455,7 +453,7 @@ def test_the_command_runs_it(scene: Scene, tmp_path: Path) -> None:
             until(lambda: scene.workspace.runs or process.poll() is not None, 60)
             assert scene.run().parameters["callback_url"] == CALLBACK
             process.terminate()
-            assert process.wait(15) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
     assert scene.statuses() == {"processing": 1}, "the run goes on"
@@ -518,7 +516,7 @@ def test_up_serves_pages_and_starts_runs(scene: Scene, database: Database, tmp_p
                 assert json.load(response)["answer"] == "accepted"
             began = time.monotonic()
             process.terminate()
-            assert process.wait(15) == 0
+            assert process.wait(60) == 0
             assert time.monotonic() - began < 12
         finally:
             process.kill()

@@ -46,7 +46,7 @@ def make_run(attempt_id: int = 1, agent: str = "document-parser", **payload: Any
     )
 
 
-def until(condition: Callable[[], Any], seconds: float = 15) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
     """Wait for something another process does."""
     end = time.monotonic() + seconds
     while not (value := condition()):

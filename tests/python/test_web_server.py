@@ -104,7 +104,7 @@ def test_it_listens_on_this_machine_only_and_ends_with_its_parent(
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30) as answer:
             assert answer.read() == b"ok\n"
         os.close(theirs)
-        assert process.wait(15) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
@@ -117,7 +117,7 @@ def test_it_ends_when_told_to(pristine: Database, tmp_path: Path, number: int) -
         with urllib.request.urlopen(f"{address}/api/health", timeout=30) as answer:
             assert answer.status == 200
         process.send_signal(number)
-        assert process.wait(15) == 0
+        assert process.wait(60) == 0
 
 
 @embedded_only

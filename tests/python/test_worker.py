@@ -73,12 +73,12 @@ class Queue:
     def attempts(self) -> list[dict[str, Any]]:
         return self.query("select * from lakequeue.task_attempts order by id")
 
-    def wait_for(self, seconds: float = 40, **statuses: int) -> None:
+    def wait_for(self, seconds: float = 120, **statuses: int) -> None:
         until(lambda: self.statuses() == statuses, seconds, lambda: str(self.statuses()))
 
 
 def until(
-    condition: Callable[[], Any], seconds: float = 20, explain: Callable[[], str] = str
+    condition: Callable[[], Any], seconds: float = 60, explain: Callable[[], str] = str
 ) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -110,7 +110,7 @@ def running(worker: Worker) -> Iterator[threading.Thread]:
         yield thread
     finally:
         worker.stop()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     if failure:
         raise failure[0]
@@ -196,7 +196,7 @@ def test_a_run_that_reported_its_failure_is_not_failed_twice(queue: Queue, tmp_p
 
 def test_a_cancelled_task_ends_its_run(queue: Queue, tmp_path: Path) -> None:
     # A third of the lease is when the worker looks; this agent would not stop by itself.
-    (task,) = queue.enqueue(1, seconds=60)
+    (task,) = queue.enqueue(1, seconds=120)
     with running(make_worker(queue, tmp_path)):
         until(lambda: any(attempt["run_id"] for attempt in queue.attempts()))
         queue.call("set_person", identity="tester", role="operator")
@@ -307,7 +307,7 @@ def test_a_step_that_fails_does_not_end_the_others(
     queue.enqueue(1)
     relay = TroubledRelay(SubmitError("no"))
     with running(Worker(queue.worker_conninfo, relay, settler=Settler())):
-        until(lambda: "the trace store is broken" in caplog.text, 30)
+        until(lambda: "the trace store is broken" in caplog.text)
         queue.enqueue(1)
         until(lambda: len({run.run_key for run in relay.submitted}) >= 2)
 
@@ -355,12 +355,12 @@ def test_a_killed_worker_of_two_loses_nothing(queue: Queue, tmp_path: Path) -> N
         until(lambda: runs_something(victim))
         victim.kill()
         victim.wait()
-        until(lambda: not queue.statuses().get("enqueued"), 60)
-        queue.wait_for(completed=50, seconds=60)
+        until(lambda: not queue.statuses().get("enqueued"), 120)
+        queue.wait_for(completed=50, seconds=120)
     finally:
         victim.kill()
         survivor.send_signal(signal.SIGTERM)
-        assert survivor.wait(15) == 0
+        assert survivor.wait(60) == 0
     attempts = queue.attempts()
     succeeded = [attempt for attempt in attempts if attempt["status"] == "succeeded"]
     assert len(succeeded) == len({attempt["task_id"] for attempt in succeeded}) == 50
@@ -382,7 +382,7 @@ def test_sigterm_ends_it_in_time_with_nothing_half_done(queue: Queue, tmp_path: 
     until(lambda: queue.statuses().get("processing", 0) == 4)
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(15) == 0
+    assert process.wait(60) == 0
     assert time.monotonic() - began < 12
     assert queue.statuses() == {"completed": 2, "enqueued": 10}
     by_status = {attempt["status"]: attempt for attempt in queue.attempts()}
@@ -402,7 +402,7 @@ def test_with_patience_it_finishes_what_runs_and_claims_nothing_more(
     with running(worker) as thread:
         until(lambda: queue.statuses().get("processing", 0) == 4)
         worker.stop(patience=60)
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     assert queue.statuses() == {"completed": 4, "enqueued": 4}
 
@@ -445,5 +445,5 @@ def test_an_idle_worker_stops_at_once(queue: Queue, tmp_path: Path) -> None:
     until(lambda: queue.query("select from lakequeue.workers"))
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(15) == 0
+    assert process.wait(60) == 0
     assert time.monotonic() - began < 2
