@@ -29,7 +29,7 @@ begin
       from _ledger(v_agent_ids, _statuses(null), null) m join used u on u.agent_id = m.agent_id
       where m.day >= coalesce(from_day, m.day) and m.day <= coalesce(to_day, m.day)
       group by u.endpoint, m.day
-      having sum(m.llm_cost) > 0
+      having sum(m.cost_told) > 0
     ), billed as (
       select c.endpoint, c.day, c.currency, sum(c.list_cost) as billed, max(c.fetched_at) as fetched_at
       from endpoint_costs c

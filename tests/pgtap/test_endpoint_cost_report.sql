@@ -1,7 +1,7 @@
 -- Model cost per endpoint and day: billed beside estimated.
 begin;
 \ir scenarios.sql
-select plan(8);
+select plan(10);
 
 create temporary table made as select agent_of(task_of(job_run(1, 0.25))) as agent;
 select configure_agent(agent, model_endpoint => 'claude') from made;
@@ -17,6 +17,11 @@ select results_eq($$select c.day from endpoint_cost_report(from_day => '2026-01-
 select is_empty(format($$select pg_temp.told(array[%L])$$, new_agent()), 'of agents that use the endpoint');
 select fold_rollups();
 select is((select count(*) from pg_temp.told() t where t like '% 0.25'), 1::bigint, 'estimates come from the rollups too');
+
+create temporary table free as select agent_of(task_of(job_run(2, 0))) as agent;
+create temporary table unknown as select agent_of(task_of(job_run(3, null))) as agent;
+select results_eq('select pg_temp.told(array[agent]) from free', $$select agent || ' 2026-01-01 USD - 0' from free$$, 'an estimate of 0 is one');
+select is_empty('select pg_temp.told(array[agent]) from unknown', 'what is not known is none');
 select refused('select endpoint_cost_report(agents => ''{nobody}'')', 'LQ404', 'an unknown agent is refused');
 set session authorization test_reader;
 select lives_ok('select lakequeue.endpoint_cost_report()', 'a reader may look');
