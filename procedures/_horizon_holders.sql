@@ -1,6 +1,6 @@
 -- Who keeps dead rows of this database from being removed, or may soon: open transactions with a snapshot or a transaction
--- id, prepared ones, replication slots, standbys with hot_standby_feedback. In other databases: writers and prepared
--- transactions, which every snapshot here has to mind.
+-- id, prepared ones, standbys with hot_standby_feedback, the slots of such. In other databases: writers and prepared
+-- transactions, which every snapshot here has to mind. A logical slot keeps rows of the system catalogs alone.
 --
 -- Returns kind: session, standby, prepared or slot; who, in words; ends_by: what ends it; since: null for a slot, and where it
 -- is not known; transactions: how many have begun since; here: whether it holds the horizon of this database.
@@ -50,9 +50,9 @@ begin
     union all
     select 'slot', format('replication slot %s (%s)', r.slot_name, case when r.active then 'active' else 'nobody reads it' end),
            format('select pg_drop_replication_slot(%L)', r.slot_name), null,
-           greatest(age(r.xmin), age(r.catalog_xmin))::bigint, true
+           age(r.xmin)::bigint, true
     from pg_replication_slots r
-    where r.xmin is not null or r.catalog_xmin is not null;
+    where r.xmin is not null;
 end $$;
 
 comment on function lakequeue._horizon_holders() is 'Who keeps dead rows of this database from being removed, or may soon.';

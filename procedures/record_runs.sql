@@ -1,5 +1,6 @@
 -- Notes the runs that were submitted for attempts, and when. Also for an attempt that has ended meanwhile, so that a paid run is
--- never lost from the books.
+-- never lost from the books. A worker of local runs, which no run key finds again, notes a run before it starts it, and
+-- starts only what is recorded or duplicate: one attempt then never has two, whoever stands still or adopts in between.
 --
 -- attempts, run_ids: arrays of the same length.
 -- Returns a row per attempt, in order: recorded; duplicate (that run was noted already); conflict (another run is

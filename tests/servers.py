@@ -185,10 +185,11 @@ class Server:
         )
         if made.returncode != 0:
             raise ServerError(f"initdb of the {self.name} server failed:\n{made.stderr}")
-        settings = SETTINGS | {"unix_socket_directories": str(self.folder)}
-        settings |= PROFILER_SETTINGS if self.profiled else SMALL_NOTIFY_QUEUE
-        settings |= self._settings
-        with (data / "postgresql.auto.conf").open("a") as config:
+        self._configure(SETTINGS | (PROFILER_SETTINGS if self.profiled else SMALL_NOTIFY_QUEUE))
+
+    def _configure(self, settings: Mapping[str, str]) -> None:
+        settings = {**settings, **self._settings, "unix_socket_directories": str(self.folder)}
+        with (self.folder / "data" / "postgresql.auto.conf").open("a") as config:
             config.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
 
     def start_again(self) -> None:

@@ -123,7 +123,10 @@ class _Submission:
     """A claimed run that is not, or not certainly, submitted."""
 
     run: Run
+    run_id: int | None
+    """What its run will be called, if that is known before it starts."""
     expires: float
+    noted: bool = False
     backoff: Backoff = field(default_factory=lambda: Backoff(1.0, 10.0))
     call: Future[int] | None = None
 
@@ -455,7 +458,8 @@ class Worker:
         for row in rows:
             run = Run.from_row(row)
             expires = time.monotonic() + run.lease_duration.total_seconds()
-            self._submissions[run.attempt_id] = _Submission(run, expires)
+            run_id = self._relay.name(run)
+            self._submissions[run.attempt_id] = _Submission(run, run_id, expires)
             log.info(
                 "task %d: %s attempt %d (number %d)",
                 run.task_id,
@@ -467,6 +471,7 @@ class Worker:
 
     def _submit(self) -> None:
         """Submit what is claimed; where it is open whether that worked, again with the same key."""
+        self._note_names()
         for submission in list(self._submissions.values()):
             due = submission.backoff.due <= time.monotonic() and not self._draining
             if submission.call is None and due:
@@ -477,12 +482,33 @@ class Worker:
         self._record_runs()
         self._look_if_free()
 
+    def _note_names(self) -> None:
+        """Note the runs whose ids are known before they start; only what is ours may start.
+
+        Else a worker that stood still in between, and was taken for dead, would run beside the
+        one that has adopted its attempt.
+        """
+        if self._draining:
+            return  # nothing starts any more, and nobody would adopt what is noted
+        names = {
+            attempt_id: submission.run_id
+            for attempt_id, submission in self._submissions.items()
+            if submission.run_id is not None and not submission.noted
+        }
+        for attempt_id, answer in self._record(names):
+            if answer in ("recorded", "duplicate"):
+                self._submissions[attempt_id].noted = True
+            else:
+                log.warning("attempt %d is not started: %s", attempt_id, answer)
+                del self._submissions[attempt_id]
+
     def _take_submission(self, submission: _Submission, call: Future[int]) -> None:
         attempt_id = submission.run.attempt_id
         error = call.exception()
         if error is None:
             del self._submissions[attempt_id]
-            self._unrecorded[attempt_id] = call.result()
+            if not submission.noted:
+                self._unrecorded[attempt_id] = call.result()
             if not self._relay.outlives_worker:
                 self._runs[attempt_id] = call.result()
             return
@@ -513,24 +539,20 @@ class Worker:
             log.error("attempt %d: submitting failed, trying again", attempt_id, exc_info=error)
 
     def _record_runs(self) -> None:
-        if not self._unrecorded:
-            return
-        rows = self._call(
-            "record_runs",
-            attempts=list(self._unrecorded),
-            run_ids=list(self._unrecorded.values()),
-        )
-        for row in rows:
-            run_id = self._unrecorded.pop(row["attempt_id"], None)
-            if run_id is not None and row["answer"] in ("conflict", "unknown"):
+        """Note the runs that have started."""
+        for attempt_id, answer in self._record(self._unrecorded):
+            run_id = self._unrecorded.pop(attempt_id)
+            if answer in ("conflict", "unknown"):
                 # The attempt belongs to another run: this one would only spend.
-                log.warning(
-                    "run %d of attempt %d: %s; cancelling it",
-                    run_id,
-                    row["attempt_id"],
-                    row["answer"],
-                )
+                log.warning("run %d of attempt %d: %s; cancelling it", run_id, attempt_id, answer)
                 self._call_relay(self._relay.cancel, run_id)
+
+    def _record(self, runs: Mapping[int, int]) -> list[tuple[int, str]]:
+        """Note the runs of these attempts, and give the answer for each."""
+        if not runs:
+            return []
+        rows = self._call("record_runs", attempts=list(runs), run_ids=list(runs.values()))
+        return [(row["attempt_id"], row["answer"]) for row in rows]
 
     def _take_ended(self) -> None:
         ended = self._relay.ended()

@@ -35,6 +35,10 @@ class StampingRelay:
     def start(self, on_event: Callable[[], None]) -> None:
         """Nothing to prepare."""
 
+    def name(self, run: Run) -> int:
+        """Name it by its attempt, which runs once."""
+        return run.attempt_id
+
     def submit(self, run: Run) -> int:
         """Note the time, then do what the agent would do at its end."""
         now = time.monotonic()

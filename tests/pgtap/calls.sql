@@ -1,5 +1,6 @@
 -- Included after scenarios.sql (`\ir calls.sql`): a call of every public function, made from the catalog, with values that
--- mean something, so that it gets as far as it can. A function with a new parameter needs a value here if null does not do.
+-- mean something, so that it gets as far as it can: each is accepted (test_hostile_values.sql checks it). A function with a
+-- new parameter needs a value here if null does not do.
 create table scenario.given (parameter text not null, type text, value text not null, unique nulls not distinct (parameter, type));
 
 do $$
@@ -39,6 +40,9 @@ begin
     ('rows', null, '[{"kind": "endpoint", "name": "§", "sku": "§", "unit": "§", "day": "2026-01-01", "currency": "USD", "quantity": "1", "cost": "1"}]'),
     ('action', null, 'cancel'), ('with_attention', null, true), ('phase', null, 'running'), ('statement', null, 's'), ('problem', null, 'p');
 end $$;
+
+create function scenario.given(parameter text) returns text language sql as $$
+  select g.value from scenario.given g where g.parameter = given.parameter and g.type is null $$;
 
 -- Every public function that this login may execute.
 create view scenario.public_function as

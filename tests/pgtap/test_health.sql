@@ -2,7 +2,7 @@
 -- needs open transactions or many connections is in tests/race/test_health.py.
 begin;
 \ir scenarios.sql
-select plan(60);
+select plan(61);
 
 update workers set stopped_at = '2000-01-01', heartbeat_at = '2000-01-01', started_at = '2000-01-01';
 delete from task_events;
@@ -145,6 +145,7 @@ select pg_temp.is_told('rollup_lag', 'warning', 3540, 'fold_rollups', 'for less 
 insert into task_deltas (id, agent_id, customer, tasks, to_status) overriding system value
 select n.id + d.last - 1001, g.id, '', 0, 'enqueued'
 from agents g, (select max(d.id) as last from task_deltas d) d, (values (20000), (200000)) n(id) where g.name = :'agent';
+select pg_temp.is_told('unfolded_deltas', 'alarm', 200000, 'fold_rollups', 'two hundred thousand');
 delete from task_deltas d where d.id = (select max(m.id) from task_deltas m);
 select pg_temp.is_told('unfolded_deltas', 'warning', 20000, 'fold_rollups', 'twenty thousand');
 rollback to held;

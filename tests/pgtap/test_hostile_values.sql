@@ -5,51 +5,13 @@
 -- undone before the next.
 begin;
 \ir scenarios.sql
+\ir calls.sql
 
 select plan(3);
 
--- --- what is there: a task that runs, one that is completed, a batch, a fetch of costs ------------
-
-create table scenario.good (function text, parameter text, value text, primary key (parameter, function));
-
-do $$
-declare
-  v_extraction bigint := create_extraction('October', 'acme');
-  v_waiting bigint;
-  v_attempt bigint;
-  v_done bigint;
-  v_fetch bigint;
-begin
-  perform configure_agent('reader', job_id => 7, max_tpm => 1000000, max_rpm => 1000, tokens_per_task => 1000);
-  perform set_model_price('m', 1, 2);
-  perform worker_heartbeat('w', relay => 'databricks');
-  perform enqueue_tasks('reader', '[{"document_path": "/a.pdf"}, {"document_path": "/b.pdf"}, {"name": "c", "refusal": "r"}]',
-                        extraction => v_extraction);
-  select d.attempt_id into strict v_done from dequeue_tasks('w', 1) d;
-  perform record_runs(array[v_done], array[1::bigint]);
-  perform report(v_done, 'success', '{"fields": {}}', 0.5, 10, 10);
-  select d.attempt_id into strict v_attempt from dequeue_tasks('w', 1) d;
-  v_waiting := enqueue_task('reader', '/d.pdf');
-  select f.fetch_id into strict v_fetch from begin_compute_fetch() f;
-  perform reserve_tokens(v_attempt, token(v_attempt), 1, 1, '00000000-0000-0000-0000-000000000001');
-  -- '' stands for every function.
-  insert into scenario.good values
-    ('', 'attempt', v_attempt), ('', 'token', quote_literal(token(v_attempt))), ('', 'task', v_waiting),
-    ('', 'tasks', format('array[%s, %s]::bigint[]', v_waiting, task_of(v_done))), ('', 'extraction', v_extraction),
-    ('', 'attempts', format('array[%s]::bigint[]', v_attempt)), ('', 'run_ids', 'array[5]::bigint[]'),
-    ('extend_leases', 'tokens', format('array[%L]', token(v_attempt))),
-    ('', 'fetch_id', v_fetch), ('', 'agent', '''reader'''), ('', 'endpoint', '''reader'''), ('', 'worker', '''w2'''),
-    ('', 'document_path', '''/e.pdf'''), ('', 'priority', '5'), ('', 'name', '''a name'''), ('', 'reason', '''because'''),
-    ('', 'identity', '''ann'''), ('', 'role', '''operator'''), ('', 'model', '''m'''),
-    ('', 'input_usd', '1'), ('', 'output_usd', '1'), ('', 'input_tokens', '10'), ('', 'output_tokens', '10'),
-    ('', 'max_output_tokens', '10'), ('', 'call', '''00000000-0000-0000-0000-000000000001'''), ('', 'outcome', '''failure'''),
-    ('', 'result', '''{"fields": {}}'''), ('', 'error_class', '''oops'''), ('', 'error', '''"broken"'''),
-    ('', 'retry_after', '''12 seconds'''), ('', 'confidence', '0.5'), ('', 'older_than', '''1 day'''),
-    ('', 'action', '''cancel'''), ('', 'workspace', '''1'''), ('', 'rows', '''[]'''), ('quiesce', 'is_copy', 'true'),
-    ('', 'documents', '''[{"document_path": "/f.pdf"}]'''),
-    ('', 'callbacks', format('json_build_array(json_build_object(''attempt'', %s, ''token'', %L, ''outcome'', ''failure''))',
-                             v_attempt, token(v_attempt)));
-end $$;
+-- What there is beside the task that runs, the one that waits and the fetch of costs: one that is completed, a refusal.
+select report(start(), 'success', '{"fields": {}}', 0.5, 10, 10) \gset
+select count(*) from enqueue_tasks(given('agent'), '[{"name": "c", "refusal": "r"}]', extraction => given('extraction')::bigint) \gset
 
 -- --- the hostile values, by type, as SQL ---------------------------------------------------------
 
@@ -151,7 +113,7 @@ declare
   v_answered boolean := false;
   v_hint text;
 begin
-  execute format('select json_agg(to_json(r))::text from lakequeue.%s r', call) into v_answer;
+  execute format('select json_agg(to_json(r))::text from (%s) r', call) into v_answer;
   v_answered := true;
   v_found := unreadable(left(v_answer, 100000));
   if writes and current_setting('server_version_num')::integer >= 170000 then  -- once is enough
@@ -171,55 +133,32 @@ end $$;
 
 -- --- every parameter of every public function ----------------------------------------------------
 
--- A call of each function as it should be, which names what is needed and what is known of the rest.
-create view scenario.parameters as
-select p.oid, p.proname as function, p.provolatile = 'v' as writes, a.name as parameter, format_type(a.type, null) as type,
-       a.number <= p.pronargs - p.pronargdefaults or g.function <> '' as needed, g.value as good
-from pg_proc p
-cross join lateral unnest(p.proargnames, p.proargtypes::oid[]) with ordinality a(name, type, number)
-left join lateral (
-  select x.function, x.value from scenario.good x where x.parameter = a.name and x.function in ('', p.proname)
-  order by x.function desc limit 1) g on true
-where p.pronamespace = 'lakequeue'::regnamespace and p.proname not like '\_%' and p.prokind = 'f' and a.type is not null
-  and p.prorettype <> 'trigger'::regtype;
-
-create function scenario.call(function name, parameter text default null, value text default null)
-returns text
-language sql
-as $$
-  select format('%I(%s)', p.function,
-    string_agg(format('%I => %s', p.parameter, case when p.parameter = call.parameter then call.value else p.good end), ', ')
-      filter (where p.needed or p.parameter = call.parameter))
-  from scenario.parameters p
-  where p.function = call.function
-  group by p.function
-$$;
-
 create table scenario.tried (
   function text, parameter text, value text, answer text, at timestamptz default clock_timestamp());
 
 insert into scenario.tried
-select f.function, null, call(f.function), try(call(f.function), true)
-from (select distinct p.function from scenario.parameters p) f;
+select f.name, null, call(f.oid), try(call(f.oid), true)
+from scenario.public_function f;
 
 select is_empty($$select function, value, answer from scenario.tried where answer is distinct from 'accepted'$$,
   'each function takes what it should get, and everything can be read afterwards');
 
 select format($$
     insert into scenario.tried
-    select p.function, p.parameter, h.value, try(call(p.function, p.parameter, h.value), p.writes and h.telling)
-    from scenario.parameters p left join scenario.hostile h on h.type = p.type
-    where p.function = %L$$, f.function)
-from (select distinct p.function from scenario.parameters p) f
+    select %L, p.name, h.value, try(call(%2$s, p.name, h.value), %3$L and h.telling)
+    from parameters(%2$s) p left join scenario.hostile h on h.type = p.type$$, f.name, f.oid, c.provolatile = 'v')
+from scenario.public_function f
+join pg_proc c using (oid)
 \gexec
 
 -- 50 MB of text; what is beyond 64 MB of JSON: test__clean_json.sql.
 insert into scenario.tried
-select v.function, v.parameter, v.value, try(call(v.function, v.parameter, v.value), false)
+select f.name, v.parameter, v.value, try(call(f.oid, v.parameter, v.value), false)
 from (values
   ('record_callback', 'error', $$to_json(repeat('x', 50000000))$$), ('record_callback', 'trace_id', $$repeat('x', 50000000)$$),
   ('create_extraction', 'name', $$repeat('x', 50000000)$$)
-) v(function, parameter, value);
+) v(function, parameter, value)
+join scenario.public_function f on f.name = v.function;
 
 select is_empty($$
   select function, parameter, left(value, 50), answer from scenario.tried
@@ -231,24 +170,24 @@ $$, 'each answers or refuses every value of every type there is, and what it too
 create table scenario.keys (function text, call text, keys text[]);
 
 insert into scenario.keys
-select 'enqueue_tasks',
-       format($$enqueue_tasks('reader', json_build_array(json_build_object('document_path', '/x.pdf')::jsonb || %%s), extraction => %s)$$, g.value),
-       '{document_path,name,refusal,priority,payload,dedup_key,page_count,document_bytes}'
-from scenario.good g where g.parameter = 'extraction'
+select k.function, format('select * from lakequeue.%s(%s)', k.function, k.arguments), k.keys
+from (values
+  ('enqueue_tasks',
+   format($$%L, json_build_array(json_build_object('document_path', '/x.pdf')::jsonb || %%s), extraction => %s$$,
+          given('agent'), given('extraction')),
+   '{document_path,name,refusal,priority,payload,dedup_key,page_count,document_bytes}'::text[]),
+  ('record_compute_cost',
+   format($$%s, '1', json_build_array(json_build_object('kind', 'run', 'name', '1', 'sku', 's',
+            'unit', 'u', 'day', '2026-01-01', 'currency', 'USD', 'quantity', '1', 'cost', '1')::jsonb || %%s)$$, given('fetch_id')),
+   '{kind,name,sku,unit,day,currency,quantity,cost}')) k(function, arguments, keys)
 union all
 select 'record_callbacks',
-       format($$record_callbacks(json_build_array(json_build_object('attempt', %s, 'token', %s, 'outcome', '%s')::jsonb || %%s))$$,
-              a.value, t.value, o.outcome), o.keys
-from scenario.good a, scenario.good t, (values
+       format($$select * from lakequeue.record_callbacks(json_build_array(
+                  json_build_object('attempt', %s, 'token', %L, 'outcome', '%s')::jsonb || %%s))$$,
+              given('attempt'), given('token'), o.outcome), o.keys
+from (values
   ('success', '{attempt,token,outcome,result,confidence,input_tokens,output_tokens,cached_tokens,llm_cost,usage_complete,run_id,trace_id}'::text[]),
-  ('rate_limited', '{error_class,error,retry_after}')) o(outcome, keys)
-where a.parameter = 'attempt' and t.parameter = 'token' and t.function = ''
-union all
-select 'record_compute_cost',
-       format($$record_compute_cost(%s, '1', json_build_array(json_build_object('kind', 'run', 'name', '1', 'sku', 's',
-         'unit', 'u', 'day', '2026-01-01', 'currency', 'USD', 'quantity', '1', 'cost', '1')::jsonb || %%s))$$, g.value),
-       '{kind,name,sku,unit,day,currency,quantity,cost}'
-from scenario.good g where g.parameter = 'fetch_id';
+  ('rate_limited', '{error_class,error,retry_after}')) o(outcome, keys);
 
 insert into scenario.tried
 select k.function, key, v.value, try(format(k.call, format('jsonb_build_object(%L, %s)', key, v.value)), v.telling and k.function = 'enqueue_tasks')

@@ -1,7 +1,8 @@
 """A small agent for the worker tests: the same calls as the real one, no document, no model.
 
 What it does is the task's payload: {"seconds": 0.2}, {"die": true}, {"fail": "reason"},
-{"silent": true} (ends without a word).
+{"silent": true} (ends without a word), {"note": folder} (leaves a file called after its process
+there, unless its attempt is lost), {"until": path} (goes on until that exists).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 from psycopg.types.json import Json
 
@@ -23,13 +25,19 @@ def run(parameters: dict[str, str]) -> int:
     attempt, token = int(parameters["attempt_id"]), parameters["callback_token"]
     with database.connect(os.environ["LAKEQUEUE_DATABASE_URL"]) as connection:
         end = time.monotonic() + payload.get("seconds", 0)
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(STEP, left))
+        while True:
             (lease,) = database.call(
                 connection, "extend_leases", attempts=[attempt], tokens=[token]
             )
             if lease["answer"] == "lost":
                 return 3
+            if "note" in payload:
+                Path(payload["note"], str(os.getpid())).touch()
+            waits = "until" in payload and not Path(payload["until"]).exists()
+            left = end - time.monotonic()
+            if left <= 0 and not waits:
+                break
+            time.sleep(min(STEP, left) if left > 0 else STEP)
         if payload.get("die"):
             print("about to die", file=sys.stderr, flush=True)
             os.abort()

@@ -121,12 +121,12 @@ def make_worker(queue: Queue, folder: Path, **settings: Any) -> Worker:
     return Worker(queue.worker_conninfo, relay, drain_seconds=1, **settings)
 
 
-def start_process(queue: Queue, folder: Path) -> subprocess.Popen[str]:
+def start_process(queue: Queue, folder: Path, *more: str) -> subprocess.Popen[str]:
     folder.mkdir()
     with (folder / "log").open("w") as log:
         command = [sys.executable, str(HERE / "worker_process.py")]
         process = subprocess.Popen(
-            [*command, queue.worker_conninfo, queue.agent_conninfo, str(folder / "runs")],
+            [*command, queue.worker_conninfo, queue.agent_conninfo, str(folder / "runs"), *more],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -224,6 +224,9 @@ class TroubledRelay:
 
     def start(self, on_event: Callable[[], None]) -> None:
         self.on_event = on_event
+
+    def name(self, run: Run) -> None:
+        pass
 
     def submit(self, run: Run) -> int:
         self.submitted.append(run)
@@ -372,6 +375,70 @@ def test_a_killed_worker_of_two_loses_nothing(queue: Queue, tmp_path: Path) -> N
     assert len(queue.query("select from lakequeue.results")) == 50
     (total,) = queue.query("select sum(input_tokens) as tokens from lakequeue.queue_metrics()")
     assert total["tokens"] == 100 * 50
+
+
+def stands_still(process: subprocess.Popen[str]) -> bool:
+    stat = Path(f"/proc/{process.pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+@pytest.mark.parametrize(
+    ("when", "attempts"),
+    [
+        ("claimed", ["succeeded by the other"]),  # who has adopted it
+        ("noted", ["expired by it", "succeeded by the other"]),
+        ("started", ["succeeded by it"]),  # though it is taken for dead
+    ],
+)
+def test_a_worker_that_stands_still_pays_nothing_twice(
+    queue: Queue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+    attempts: list[str],
+) -> None:
+    notes, go_on = tmp_path / "notes", tmp_path / "go on"
+    notes.mkdir()
+    looked = threading.Event()
+    adopt = Worker._adopt_attempts
+
+    def look(it: Worker) -> None:
+        has_room = it._free_places() > 0  # not while its fork server gets ready
+        adopt(it)
+        if has_room:
+            looked.set()
+        else:
+            it._adopt.due = 0.0
+
+    monkeypatch.setattr(Worker, "_adopt_attempts", look)
+    queue.enqueue(1, note=str(notes), until=str(go_on))
+    frozen = start_process(queue, tmp_path / "a", when)
+    try:
+        until(lambda: stands_still(frozen))
+        if when == "started":
+            until(lambda: list(notes.iterdir()))
+        with queue.connect() as connection:
+            connection.execute(
+                "update lakequeue.workers set heartbeat_at = now() - interval '2 minutes'"
+            )
+            if when == "noted":  # nobody adopts it, and nobody extends its lease
+                connection.execute("update lakequeue.tasks set lease_expires_at = now()")
+        with running(make_worker(queue, tmp_path / "b")):
+            until(looked.is_set)
+            go_on.touch()
+            queue.wait_for(completed=1)
+        frozen.send_signal(signal.SIGCONT)
+        frozen.send_signal(signal.SIGTERM)
+        assert frozen.wait(20) == 0, (tmp_path / "a" / "log").read_text()
+    finally:
+        frozen.kill()
+    assert [
+        f"{a['status']} by {'it' if f':{frozen.pid}:' in a['worker'] else 'the other'}"
+        for a in queue.attempts()
+    ] == attempts
+    assert len(list(notes.iterdir())) == 1, "one run does the work"
+    if when == "claimed":
+        assert "is not started: conflict" in (tmp_path / "a" / "log").read_text()
 
 
 def test_sigterm_ends_it_in_time_with_nothing_half_done(queue: Queue, tmp_path: Path) -> None:

@@ -1,4 +1,8 @@
-"""A worker of its own process for the tests: `worker_process.py CONNINFO AGENT_CONNINFO LOGS`."""
+"""A worker of its own process for the tests: `worker_process.py CONNINFO AGENT_CONNINFO LOGS`.
+
+A fourth argument says when it shall stand still, until SIGCONT: `claimed` (before its first run
+is noted), `noted` (before that starts) or `started` (before it does anything else).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import sys
 from pathlib import Path
 
 from lakequeue.forkserver import ForkServer
+from lakequeue.relay.base import Run
 from lakequeue.relay.local import LocalRelay
 from lakequeue.worker import Worker
 
@@ -22,9 +27,31 @@ def make_relay(agent_conninfo: str, logs: Path, capacity: int = 4) -> LocalRelay
     return LocalRelay(forkserver, {"LAKEQUEUE_DATABASE_URL": agent_conninfo}, capacity, AGENTS)
 
 
-def main(conninfo: str, agent_conninfo: str, logs: str) -> None:
+def stand_still(relay: LocalRelay, when: str) -> None:
+    """Stop this process as soon as the relay has come that far with a run."""
+    name, submit = relay.name, relay.submit
+
+    def named(run: Run) -> int:
+        if when == "claimed":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return name(run)
+
+    def submitted(run: Run) -> int:
+        if when == "noted":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        run_id = submit(run)
+        if when == "started":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return run_id
+
+    relay.name, relay.submit = named, submitted  # type: ignore[method-assign]
+
+
+def main(conninfo: str, agent_conninfo: str, logs: str, when: str = "") -> None:
     logging.basicConfig(level="INFO", format="%(asctime)s %(message)s")
-    worker = Worker(conninfo, make_relay(agent_conninfo, Path(logs)), drain_seconds=3)
+    relay = make_relay(agent_conninfo, Path(logs))
+    stand_still(relay, when)
+    worker = Worker(conninfo, relay, drain_seconds=3)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     print(worker.name, flush=True)
     worker.run()

@@ -173,6 +173,14 @@ class Relay(Protocol):
         Calls `on_event`, from any thread, when a run ended or there is more capacity.
         """
 
+    def name(self, run: Run) -> int | None:
+        """Give the id that a run will have; None where only its start tells.
+
+        A worker notes such an id first, and starts only what is noted as its own: of two that
+        hold one attempt (one stood still, the other adopted it) just one runs it. Where a start
+        tells the id, it is the run key that makes a second start find the first.
+        """
+
     def submit(self, run: Run) -> int:
         """Start a run and return its id; the same run key again returns the same run.
 

@@ -133,6 +133,9 @@ class DatabricksRelay:
     def start(self, on_event: Callable[[], None]) -> None:
         """Nothing is watched in the background."""
 
+    def name(self, run: Run) -> None:
+        """Only the workspace knows."""
+
     def submit(self, run: Run) -> int:
         """Start a run of the agent's job, or find the one that this attempt has already."""
         if run.job_id is None:

@@ -108,19 +108,23 @@ class LocalRelay:
         """Nothing yet while the imports go on: what is claimed would only wait for them."""
         return self._capacity if self._forkserver.warm else 0
 
+    def name(self, run: Run) -> int:
+        """Give the id under which the run will be submitted."""
+        with self._lock:
+            return self._name(run.run_key)
+
     def submit(self, run: Run) -> int:
         """Fork a process for the run. It is counted as running from now on."""
         with self._lock:
             if self._closed:
                 raise SubmitError("the relay was closed")
-            known = self._by_key.get(run.run_key)
-            if known is not None:
-                return known
+            run_id = self._name(run.run_key)
+            if run_id in self._runs:
+                return run_id
             target = self._agents.get(run.agent)
             if target is None:
                 names = ", ".join(sorted(self._agents))
                 raise SubmitError(f"agent {run.agent!r} cannot run locally (these can: {names})")
-            run_id = self._next_id()
             try:
                 process = self._forkserver.start_process(
                     target, run.parameters(), self._environment, f"run-{run_id}"
@@ -130,7 +134,6 @@ class LocalRelay:
             self._runs[run_id] = self._untold[run_id] = _LocalRun(
                 run.attempt_id, run.run_key, process
             )
-            self._by_key[run.run_key] = run_id
             self._forget()
             return run_id
 
@@ -187,6 +190,11 @@ class LocalRelay:
         with self._lock:
             self._closed = True
         self._forkserver.close()
+
+    def _name(self, run_key: UUID) -> int:
+        if run_key not in self._by_key:
+            self._by_key[run_key] = self._next_id()
+        return self._by_key[run_key]
 
     def _next_id(self) -> int:
         """Give an id that no other run has: a process id would come again.
