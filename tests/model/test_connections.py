@@ -73,8 +73,8 @@ def take(product: Product, steps: list[Step]) -> int:
     return taken
 
 
-@pytest.mark.parametrize("server", SERVERS, indirect=True)
-def test_the_rules_hold_for_several_connections(database: Database) -> None:
+def play(database: Database, connections: int, rounds: int) -> tuple[int, Known]:
+    """Let so many connections take steps at once, watched; say how many, and what there is now."""
     known = Known()
     with psycopg.connect(database.conninfo(SUPERUSER), autocommit=True) as connection:
         product = Product(connection, known)
@@ -86,19 +86,25 @@ def test_the_rules_hold_for_several_connections(database: Database) -> None:
     dealer = random.Random(7)
     taken = 0
     with watching(database):
-        for number in range(ROUNDS):
-            hands = sequences(CONNECTIONS, number)
+        for number in range(rounds):
+            hands = sequences(connections, number)
             dealer.shuffle(hands)
 
-            def play(connection: Connection, steps: list[Step]) -> int:
+            def step(connection: Connection, steps: list[Step]) -> int:
                 return take(Product(connection, known), steps)
 
             outcomes = together(
                 database,
-                [lambda connection, hand=hand: play(connection, hand) for hand in hands],  # type: ignore[misc]
+                [lambda connection, hand=hand: step(connection, hand) for hand in hands],  # type: ignore[misc]
                 user=SUPERUSER,
             )
             taken += sum(outcome.result() for outcome in outcomes)
+    return taken, known
+
+
+@pytest.mark.parametrize("server", SERVERS, indirect=True)
+def test_the_rules_hold_for_several_connections(database: Database) -> None:
+    taken, known = play(database, CONNECTIONS, ROUNDS)
     assert taken > ROUNDS * CONNECTIONS * STEPS_EACH / 2
     with psycopg.connect(database.conninfo(SUPERUSER), autocommit=True) as connection:
         finish(database, Product(connection, known))
