@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tests.bench.history import AGENTS, LIMITED, build
+from tests.bench.history import AGENTS, LIMITED, built
 from tests.bench.measure import durable_server, pages_read, share
 from tests.bench.queues import Connection, Lakequeue
 from tests.servers import Database
@@ -30,12 +30,7 @@ def run(quick: bool, tasks: int | None = None) -> dict[str, Any]:
     """Measure every size, and print a table."""
     sizes = (SIZES[0], tasks) if tasks else QUICK if quick else SIZES
     with durable_server() as server:
-        databases = {}
-        for size in sizes:
-            started = time.monotonic()
-            databases[size] = server.clone("pristine")
-            build(databases[size], size // 2, size // 2)
-            print(f"{size:,} tasks made in {time.monotonic() - started:.0f} s", flush=True)
+        databases = {size: built(server, size // 2, size // 2) for size in sizes}
         return measure(databases, *((3, 20) if quick else (9, 100)))
 
 
@@ -54,7 +49,8 @@ def measure(databases: dict[int, Database], rounds: int, samples: int) -> dict[s
             admin.execute("vacuum")
     answer: dict[str, Any] = {"rounds": rounds}
     first = next(iter(clients))
-    print(f"\n{'':18}{'tasks':>12}{'p50, ms':>10}{'ratio':>7}{'p99, ms':>10}{'ratio':>7}{'pages':>7}")
+    heads = zip(("p50, ms", "ratio", "p99, ms", "ratio", "pages"), (10, 7, 10, 7, 7), strict=True)
+    print(f"\n{'':18}{'tasks':>12}" + "".join(f"{head:>{width}}" for head, width in heads))
     for call in CALLS:
         for size, client in clients.items():
             found = sorted(time for times_of_round in times[call, size] for time in times_of_round)

@@ -8,13 +8,14 @@ copy has whatever columns a task of today has. `scene.violations` is the proof.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
 from psycopg.types.json import Json
 
 from tests.bench.queues import LIMITS, RESULT, Connection
-from tests.servers import Database
+from tests.servers import Database, Server
 
 LIMITED = "limited"
 """The agent with every limit; the others have none."""
@@ -23,18 +24,37 @@ CUSTOMERS = ("acme", "globex", "initech", "umbrella", "")
 RARE = "rare"
 """A customer with one task in a thousand."""
 SEED = 1000
+DAYS = 180
 COPIES_AT_ONCE = 100
 FOLD = 100_000
 
 KEYS = ("id", "task_id", "attempt_id", "extraction_id", "run_id")
-TABLES = {name: "id" for name in ("extractions", "extraction_documents", "tasks", "task_attempts")}
-TABLES |= {"results": "attempt_id", "task_events": "id"}
+TABLES = {
+    "extractions": "id",
+    "extraction_documents": "id",
+    "tasks": "id",
+    "task_attempts": "id",
+    "results": "attempt_id",
+    "task_events": "id",
+}
 """What is copied, with its key."""
+USAGE = (
+    *("input_tokens", "output_tokens", "cached_tokens", "llm_cost", "ran", "priced"),
+    *("input_told", "output_told", "cached_told", "cost_told"),
+)
+"""As _task_usage tells it, in this order."""
 
 
-def build(
-    database: Database, finished: int, waiting: int, days: int = 180, seed: int = SEED
-) -> None:
+def built(server: Server, finished: int, waiting: int) -> Database:
+    """A new database with so many tasks; says how long that took."""
+    started = time.monotonic()
+    database = server.clone("pristine")
+    build(database, finished, waiting)
+    print(f"{finished + waiting:,} tasks made in {time.monotonic() - started:.0f} s", flush=True)
+    return database
+
+
+def build(database: Database, finished: int, waiting: int) -> None:
     """Leave so many finished tasks, evenly over the last days, and so many that wait."""
     with database.server.admin(database.name) as admin:
         configure(admin)
@@ -42,10 +62,10 @@ def build(
         admin.execute("set synchronous_commit = off")
         dice = random.Random(8)
         for count, make, seconds in (
-            (finished, finish, days * 86_400),
+            (finished, finish, DAYS * 86_400),
             (waiting, enqueue, 600),
         ):
-            size = min(count, seed)
+            size = min(count, SEED)
             if size:
                 before = highest(admin)
                 make(admin, size, dice)
@@ -86,7 +106,8 @@ def enqueue(admin: Connection, count: int, dice: random.Random) -> None:
         ).fetchone()
         assert found is not None
         admin.execute(
-            "select count(*) from lakequeue.enqueue_tasks(%s, %s, customer => %s, extraction => %s)",
+            "select count(*)"
+            " from lakequeue.enqueue_tasks(%s, %s, customer => %s, extraction => %s)",
             [agent, Json(documents), customer, found[0]],
         )
 
@@ -145,7 +166,8 @@ def multiply(admin: Connection, before: dict[str, int], copies: int, seconds: in
 
     admin.execute(
         "create temporary table copies as select k, k * %s::bigint as keys,"
-        " %s::float8 * (%s - k) * interval '1 s' as back, 300 * 8 ^ (k * 0.618034 %% 1)::float8 as slower"
+        " %s::float8 * (%s - k) * interval '1 s' as back,"
+        " 300 * 8 ^ (k * 0.618034 %% 1)::float8 as slower"
         " from generate_series(1, %s) k",
         [stride, seconds / max(copies, 1), copies, copies],
     )
@@ -168,10 +190,10 @@ def multiply(admin: Connection, before: dict[str, int], copies: int, seconds: in
         admin.execute(deltas(at, seeds, f"k between {first} and {last}"))
         fold(admin)
     admin.execute("drop table copies")
-    for table in TABLES:
+    for table, key in TABLES.items():
         admin.execute(  # null, hence nothing, of results and of what is empty
-            f"select setval(pg_get_serial_sequence('lakequeue.{table}', '{TABLES[table]}'),"
-            f" (select max({TABLES[table]}) from lakequeue.{table}))"
+            f"select setval(pg_get_serial_sequence('lakequeue.{table}', '{key}'),"
+            f" (select max({key}) from lakequeue.{table}))"
         )
 
 
@@ -198,15 +220,13 @@ def copied(admin: Connection, table: str, at: Callable[[str], str]) -> tuple[str
 
 def deltas(at: Callable[[str], str], seeds: str, copies: str) -> str:
     """The statement that writes the deltas of copies, as those of new tasks in their last state."""
-    usage = ("input_tokens", "output_tokens", "cached_tokens", "llm_cost", "ran", "priced")
-    usage += ("input_told", "output_told", "cached_told", "cost_told")
     return (
-        "insert into lakequeue.task_deltas (agent_id, customer, to_status, to_day, to_hour, to_bucket,"
-        f" tasks, {', '.join(f'to_{name}' for name in usage)})"
+        "insert into lakequeue.task_deltas (agent_id, customer, to_status, to_day, to_hour,"
+        f" to_bucket, tasks, {', '.join(f'to_{name}' for name in USAGE)})"
         " select c.agent_id, c.customer, c.status, lakequeue._day(c.finished_at),"
         " lakequeue._hour(c.finished_at), case when c.status = 'completed'"
         " then lakequeue._response_bucket(c.finished_at - c.created_at) end, count(*), "
-        + ", ".join(f"sum(c.usage[{place}])" for place in range(1, len(usage) + 1))
+        + ", ".join(f"sum(c.usage[{place}])" for place in range(1, len(USAGE) + 1))
         + f" from (select s.*, {at('s.old_created')} as created_at, {at('s.old_finished')} as"
         " finished_at from (select s.agent_id, s.customer, s.status, s.created_at as old_created,"
         " s.finished_at as old_finished, lakequeue._task_usage(s.id) as usage"

@@ -8,12 +8,14 @@ random steps at once.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import statistics
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,10 @@ from flask import Flask
 
 from lakequeue import database as db
 from lakequeue.web.actions import ACTIONS
-from tests.bench.history import AGENTS, CUSTOMERS, RARE, build
+from tests.bench.history import AGENTS, CUSTOMERS, RARE, built
 from tests.bench.measure import durable_server, pages_read
 from tests.model.product import Product
-from tests.model.test_connections import finish, play
+from tests.model.test_connections import STEPS_EACH, finish, play
 from tests.python.web_server import application, token_of
 from tests.race.scene import violations
 from tests.servers import SUPERUSER, Database, Server
@@ -68,7 +70,8 @@ select percentile_disc(array[0.5, 0.95]) within group (order by t.finished_at - 
  where t.status = 'completed'
    and (%(agents)s::text[] is null or g.name = any(%(agents)s))
    and (%(customers)s::text[] is null or t.customer = any(%(customers)s))
-   and (%(from_day)s::date is null or t.finished_at >= %(from_day)s::timestamp at time zone %(zone)s)
+   and (%(from_day)s::date is null
+        or t.finished_at >= %(from_day)s::timestamp at time zone %(zone)s)
    and (%(to_day)s::date is null
         or t.finished_at < (%(to_day)s::date + 1)::timestamp at time zone %(zone)s)
 """
@@ -102,21 +105,17 @@ def run(quick: bool, tasks: int | None = None) -> dict[str, Any]:
     """Measure both sizes, and print a table."""
     small, large = QUICK if quick else (SIZES[0], tasks or SIZES[1])
     with durable_server() as server:
-        databases = []
-        for size in (small, large):
-            started = time.monotonic()
-            databases.append(server.clone("pristine"))
-            build(databases[-1], size, min(WAITING, size))
-            print(f"{size:,} tasks made in {time.monotonic() - started:.0f} s", flush=True)
-        answer = {"tasks": [small, large], **measure(*databases, 3 if quick else 7)}
-        return answer | interleaved(server, WRITERS, 1 if quick else 10)
+        databases = [built(server, size, min(WAITING, size)) for size in (small, large)]
+        answer = {"tasks": [small, large], **measure(databases, 3 if quick else 7)}
+        return answer | interleaved(server, WRITERS, 1 if quick else 10, STEPS_EACH)
 
 
-def measure(small: Database, large: Database, rounds: int) -> dict[str, Any]:
+def measure(databases: Sequence[Database], rounds: int) -> dict[str, Any]:
     """The times and pages of each call that a page makes, and how right the medians are."""
+    small, large = databases
     calls = noted(small)
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    clients = [db.connect(each.conninfo("test_web")) for each in (small, large)]
+    clients = [db.connect(each.conninfo("test_web")) for each in databases]
     try:
         for client in clients:
             client.execute(f"set statement_timeout = '{LONGEST_SECONDS} s'")
@@ -189,8 +188,8 @@ def visit(app: Flask, database: Database, query: str) -> None:
 def addresses(app: Flask, database: Database) -> list[str]:
     """Every address that can be opened, with a task or an extraction where it names one."""
     task, extraction = database.query(
-        "select max(id) filter (where status = 'completed' and extraction_id is not null and id <= 1000),"
-        " min(extraction_id) from lakequeue.tasks"
+        "select t.id, t.extraction_id from lakequeue.tasks t"
+        " where t.status = 'completed' and t.extraction_id is not null order by t.id limit 1"
     )[0]
     routes = app.url_map.bind("localhost")
     found = []
@@ -208,10 +207,8 @@ def timed(clients: list[Any], call: Call, rounds: int) -> dict[str, Any]:
     for number in range(rounds):
         for place in (0, 1) if number % 2 else (1, 0):
             started = time.monotonic()
-            try:
+            with contextlib.suppress(psycopg.errors.QueryCanceled):
                 db.call(clients[place], call.function, **call.parameters)
-            except psycopg.errors.QueryCanceled:
-                pass
             times[place].append(1000 * (time.monotonic() - started))
         if number and times[1][-1] > 2000:
             break
@@ -278,10 +275,10 @@ def median_off(database: Database, calls: dict[Call, str]) -> float:
     return most
 
 
-def interleaved(server: Server, writers: int, rounds: int) -> dict[str, Any]:
+def interleaved(server: Server, writers: int, rounds: int, steps: int) -> dict[str, Any]:
     """Random steps of so many writers at once, and what they have left."""
     database = server.clone("prepared")
-    taken, known = play(database, writers, rounds)
+    taken, known = play(database, writers, rounds, steps)
     with psycopg.connect(database.conninfo(SUPERUSER), autocommit=True) as connection:
         finish(database, Product(connection, known))  # which recounts all sums
     deadlocks = database.value(
