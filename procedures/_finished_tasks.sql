@@ -1,5 +1,6 @@
 -- The newest finished tasks under a filter, so that whoever reads on from them reads a bounded number of rows however
--- long the history: the ledger tells how far back that is, then there is one index scan per agent and final status.
+-- long the history: the ledger tells on which days they are, then there is an index scan per agent and final status (of
+-- customers, per day as well).
 --
 -- agent_ids, statuses: as _agent_ids and _statuses give them. from_day, to_day: inclusive days of finished_at in the
 --   reporting time zone, null for open. customers: null for all. most: how many at most.
@@ -14,29 +15,32 @@ as $$
 #variable_conflict use_column
 declare
   v_zone text := (select i.time_zone from installation i);
-  v_to timestamptz := coalesce((_in_calendar(to_day) + 1)::timestamp at time zone v_zone, 'infinity');
-  v_day date;
-  v_from timestamptz;
 begin
-  -- The newest days that hold so many: without that, each of many agents would be read as far.
-  select greatest(from_day, min(d.day)) into v_day
-  from (
-    select l.day, sum(sum(l.tasks)) over (order by l.day desc) - sum(l.tasks) as newer
-    from _ledger(_finished_tasks.agent_ids, _finished_tasks.statuses, customers) l
-    where l.day is not null and l.day <= coalesce(to_day, l.day)
-    group by l.day) d
-  where d.newer < most;
-  v_from := coalesce(_in_calendar(v_day)::timestamp at time zone v_zone, '-infinity');
-
   return query
+    with days as materialized (
+      select d.*
+      from _newest_days(_finished_tasks.agent_ids, _finished_tasks.statuses, from_day, to_day, customers, most) d
+    ), spans as materialized (
+      -- Everything since the oldest of these days: without them, each of many agents would be read as far.
+      select g.agent_id, s.status,
+             coalesce(_in_calendar(greatest(from_day, (select min(d.day) from days d)))::timestamp at time zone v_zone, '-infinity') as first,
+             coalesce((_in_calendar(to_day) + 1)::timestamp at time zone v_zone, 'infinity') as until
+      from unnest(_finished_tasks.agent_ids) g(agent_id)
+      cross join unnest(array_remove(array_remove(_finished_tasks.statuses, 'enqueued'), 'processing')) s(status)
+      where customers is null
+      union all
+      -- Of customers these days only, since they may have few.
+      select d.agent_id, d.status, d.day::timestamp at time zone v_zone, (d.day + 1)::timestamp at time zone v_zone
+      from days d
+      where customers is not null
+    )
     select f.id, f.agent_id, f.customer, f.status, (f.finished_at at time zone v_zone)::date
-    from unnest(_finished_tasks.agent_ids) g(agent_id)
-    cross join unnest(array_remove(array_remove(_finished_tasks.statuses, 'enqueued'), 'processing')) s(status)
+    from spans s
     cross join lateral (
       select t.id, t.agent_id, t.customer, t.status, t.finished_at
       from tasks t
-      where t.agent_id = g.agent_id and t.status = s.status and t.finished_at is not null
-        and t.finished_at >= v_from and t.finished_at < v_to
+      where t.agent_id = s.agent_id and t.status = s.status and t.finished_at is not null
+        and t.finished_at >= s.first and t.finished_at < s.until
         and (customers is null or t.customer = any(customers))
       order by t.finished_at desc, t.id desc
       limit most

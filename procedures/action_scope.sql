@@ -19,10 +19,26 @@ as $$
 #variable_conflict use_column
 declare
   v_concerned task_status[] := _concerned(action);
+  v_statuses task_status[] := _statuses(statuses);
+  v_agent_ids integer[] := _agent_ids(agents);
 begin
   return query
-    select m.status, m.tasks, m.status::task_status = any(v_concerned)
-    from queue_metrics(from_day, to_day, statuses, agents, customers) m;
+    with counted as (
+      select l.status, sum(l.tasks) as tasks
+      from _ledger(v_agent_ids, v_statuses, customers) l
+      where l.status <> 'processing'
+        and (l.day is null or (l.day >= coalesce(from_day, l.day) and l.day <= coalesce(to_day, l.day)))
+      group by l.status
+      union all
+      select 'processing', count(*)
+      from tasks t
+      where t.status = 'processing' and t.agent_id = any(v_agent_ids)
+        and (customers is null or t.customer = any(customers))
+    )
+    select s.status::text, coalesce(c.tasks, 0)::bigint, s.status = any(v_concerned)
+    from unnest(v_statuses) s(status)
+    left join counted c on c.status = s.status
+    order by s.status;
 end $$;
 
 comment on function lakequeue.action_scope(text, date, date, text[], text[], text[]) is

@@ -1,6 +1,6 @@
 -- Tasks, newest first, a page at a time: live ones by created_at, finished ones by finished_at (listed_at). A page
--- reads its rows from the indexes, however long the history; only for a customer that is rare among an agent's tasks, or
--- for a document, it reads on until it has found enough.
+-- reads its rows from the indexes, however long the history: of customers, those of the days on which they have any. Only
+-- for a document it reads on until it has found enough, so a range of days keeps that short.
 --
 -- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
 -- document: part of the path of the document, capitals or not; null: any.
@@ -25,28 +25,40 @@ as $$
 #variable_conflict use_column
 declare
   v_statuses task_status[] := _statuses(statuses);
+  v_final task_status[] := array_remove(array_remove(v_statuses, 'enqueued'), 'processing');
   v_agent_ids integer[] := _agent_ids(agents);
   v_zone text := (select i.time_zone from installation i);
   v_from timestamptz := coalesce(_in_calendar(from_day)::timestamp at time zone v_zone, '-infinity');
   v_to timestamptz := coalesce((_in_calendar(to_day) + 1)::timestamp at time zone v_zone, 'infinity');
   v_at timestamptz := coalesce(after_at, 'infinity');
   v_id bigint := coalesce(after_id, 9223372036854775807);
+  v_day date := (after_at at time zone v_zone)::date;
   v_document text := lower(nullif(document, ''));
 begin
   if page_size is null or page_size not between 1 and 1000 then
     raise exception using errcode = 'LQ400', message = 'page_size must be 1 to 1000', hint = 'The default is 50.';
   end if;
   return query
-    with page as (
+    with spans as materialized (
+      select g.agent_id, s.status, v_from as first, v_to as until
+      from unnest(v_agent_ids) g(agent_id)
+      cross join unnest(v_final) s(status)
+      where customers is null
+      union all
+      -- of customers only days on which they have any, since these may be few
+      select d.agent_id, d.status, d.day::timestamp at time zone v_zone, (d.day + 1)::timestamp at time zone v_zone
+      from _newest_days(v_agent_ids, v_final, from_day, least(to_day, v_day), customers,
+                        case when v_document is null then page_size end, v_day) d
+      where customers is not null
+    ), page as (
       -- one short index scan per agent and final status
       select f.*
-      from unnest(v_agent_ids) g(agent_id)
-      cross join unnest(array_remove(array_remove(v_statuses, 'enqueued'), 'processing')) s(status)
+      from spans s
       cross join lateral (
         select t.id, t.finished_at as listed_at
         from tasks t
-        where t.agent_id = g.agent_id and t.status = s.status and t.finished_at is not null
-          and t.finished_at >= v_from and t.finished_at < v_to
+        where t.agent_id = s.agent_id and t.status = s.status and t.finished_at is not null
+          and t.finished_at >= s.first and t.finished_at < s.until
           and (t.finished_at, t.id) < (v_at, v_id)
           and (customers is null or t.customer = any(customers))
           and (v_document is null or strpos(lower(t.document_path), v_document) > 0)

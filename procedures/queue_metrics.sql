@@ -65,7 +65,7 @@ begin
         select h.bucket, h.tasks
         from response_histogram h
         where h.agent_id = any(v_agent_ids) and 'completed' = any(v_statuses)
-          and h.day >= coalesce(from_day, h.day) and h.day <= coalesce(to_day, h.day)
+          and h.day >= coalesce(from_day, '-infinity') and h.day <= coalesce(to_day, 'infinity')  -- by index
           and (customers is null or h.customer = any(customers))
         union all
         select g.bucket, g.tasks from in_range g where g.bucket is not null

@@ -39,7 +39,7 @@ begin
       select h.day::timestamp at time zone v_zone, h.bucket, h.tasks
       from response_histogram h
       where not v_hourly and h.agent_id = any(v_agent_ids)
-        and h.day >= coalesce(from_day, h.day) and h.day <= coalesce(to_day, h.day)
+        and h.day >= coalesce(from_day, '-infinity') and h.day <= coalesce(to_day, 'infinity')  -- by index
         and (customers is null or h.customer = any(customers))
       union all
       select case when v_hourly then s.hour else s.day::timestamp at time zone v_zone end, s.bucket, s.tasks

@@ -14,7 +14,7 @@ from typing import Any
 
 from psycopg.types.json import Json
 
-from tests.bench.measure import durable_server, together
+from tests.bench.measure import durable_server, pages_read, together
 from tests.bench.queues import LIMITS, Connection
 from tests.servers import Database
 
@@ -114,13 +114,9 @@ def timed(database: Database, call: str, samples: int) -> tuple[float, int]:
     """The median of a call's milliseconds, and the pages that it touches."""
     client = database.connect()
     times = []
-    pages = []
     for _ in range(samples):
         started = time.monotonic()
         client.execute(call).fetchall()
         times.append(1000 * (time.monotonic() - started))
-    for _ in range(3):
-        plan = client.execute(f"explain (analyze, buffers, format json) {call}").fetchone()
-        assert plan is not None
-        pages.append(sum(plan[0][0]["Plan"][f"Shared {kind} Blocks"] for kind in ("Hit", "Read")))
+    pages = [pages_read(client, call) for _ in range(3)]
     return round(statistics.median(times), 2), round(statistics.median(pages))

@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import psycopg
+from psycopg.rows import tuple_row
+
 from tests.servers import Server
 
 # Durable, with autovacuum, and without a checkpoint in the middle of a round.
@@ -48,6 +51,16 @@ def wal_records(server: Server, database: str) -> int:
         row = admin.execute("select wal_records from pg_stat_wal").fetchone()
         assert row is not None
         return int(row[0])
+
+
+def pages_read(
+    client: psycopg.Connection[Any], statement: str, values: Mapping[str, Any] | None = None
+) -> int:
+    """The pages that a statement touches; it changes nothing."""
+    with client.transaction(force_rollback=True), client.cursor(row_factory=tuple_row) as cursor:
+        cursor.execute(f"explain (analyze, buffers, format json) {statement}", values)
+        ((plan,),) = cursor.fetchall()
+    return sum(plan[0]["Plan"][f"Shared {kind} Blocks"] for kind in ("Hit", "Read"))
 
 
 def together(clients: int, work: Callable[[int, Callable[[], None]], Any]) -> list[Any]:

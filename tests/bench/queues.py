@@ -58,28 +58,31 @@ class Queue(abc.ABC):
 class Lakequeue(Queue):
     """Ours, with everything on: attempts, tokens, results, usage, rollups, notifications."""
 
-    def __init__(self, name: str, limits: dict[str, int] | None = None) -> None:
+    def __init__(
+        self, name: str, limits: dict[str, int] | None = None, agent: str = "reader"
+    ) -> None:
         self.name = name
         self.limits = limits or {}
+        self.agent = agent
 
     def install(self, database: Database) -> None:
         """Configure the agent; the functions are there."""
         limits = "".join(f", {name} => {value}" for name, value in self.limits.items())
-        database.query(f"select lakequeue.configure_agent('reader'{limits})")
+        database.query(f"select lakequeue.configure_agent(%s{limits})", self.agent)
         database.query("select lakequeue.worker_heartbeat('w', relay => 'local')")
 
     def enqueue(self, client: Connection, count: int) -> None:
         """By enqueue_task for one, by enqueue_tasks for many."""
         if count == 1:
             client.execute(
-                "select lakequeue.enqueue_task('reader', %(document_path)s,"
+                "select lakequeue.enqueue_task(%(agent)s, %(document_path)s,"
                 " page_count => %(page_count)s)",
-                DOCUMENT,
+                DOCUMENT | {"agent": self.agent},
             )
         else:
             client.execute(
-                "select count(*) from lakequeue.enqueue_tasks('reader', %s)",
-                [Json([DOCUMENT] * count)],
+                "select count(*) from lakequeue.enqueue_tasks(%s, %s)",
+                [self.agent, Json([DOCUMENT] * count)],
             )
 
     def dequeue(self, client: Connection, count: int) -> list[Any]:

@@ -6,14 +6,30 @@ Not that of the worker, which has to wait for a lease; cycle without its peers.
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.bench import cycle, dashboard, dequeue, horizon, latency, throttle
+from lakequeue.web import views
+from tests.bench import (
+    backlog,
+    cycle,
+    dashboard,
+    dequeue,
+    growth,
+    history,
+    horizon,
+    latency,
+    metrics,
+    notify,
+    throttle,
+)
 from tests.bench.queues import OURS
+from tests.race.scene import assert_sound
 from tests.servers import Database, Server
 
 pytestmark = pytest.mark.parametrize("server", ["embedded"], indirect=True)
@@ -79,3 +95,85 @@ def test_completions_under_a_snapshot_are_measured(pristine: Database) -> None:
     answer = horizon.measure(pristine, completions=400, samples=1)
     assert pristine.value("select count(*) from lakequeue.results") >= 400
     assert all(answer[name]["pages_ratio"] > 0 for name in horizon.CALLS)
+
+
+@pytest.fixture
+def history_of_60(pristine: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
+    monkeypatch.setattr(history, "SEED", 20)
+    history.build(pristine, finished=60, waiting=40)
+    return pristine
+
+
+def test_a_made_history_is_what_the_functions_leave(history_of_60: Database) -> None:
+    assert_sound(history_of_60)
+    assert history_of_60.query(
+        "select finished_at is not null, count(*), count(distinct finished_at::date) > 1"
+        " from lakequeue.tasks group by 1 order by 1"
+    ) == [(False, 40, False), (True, 60, True)]
+    assert history_of_60.value("select count(*) from lakequeue.task_deltas") == 0
+    assert history_of_60.value("select lakequeue.enqueue_task('letters', '/a.pdf')") > 60
+
+
+def test_dequeues_are_measured_at_each_size(history_of_60: Database) -> None:
+    answer = backlog.measure({40: history_of_60, 60: history_of_60}, rounds=1, samples=1)
+    assert {answer[f"{call}, 60 tasks"]["p50_ratio"] > 0 for call in backlog.CALLS} == {True}
+    assert answer["claim of 10, 60 tasks"]["pages"] > answer["claim, 60 tasks"]["pages"] > 17
+    assert_sound(history_of_60)
+
+
+def test_no_read_of_the_pages_is_forgotten(
+    history_of_60: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        metrics, "FILTERS", {name: metrics.FILTERS[name] for name in ("7 days", "all time")}
+    )
+    called = {call.function for call in metrics.noted(history_of_60)}
+    source = "".join(path.read_text() for path in Path(views.__file__).parent.glob("*.py"))
+    named = set(
+        re.findall(
+            r'(?:shared|call|one|call_value|_all_rows)\(\s*(?:connection,\s*)?"(\w+)"', source
+        )
+    )
+    named |= set(re.findall(r'_rows\("(\w+)"', source))
+    readers = {
+        name
+        for (name,) in history_of_60.query(
+            "select proname from pg_proc where pronamespace = 'lakequeue'::regnamespace"
+            " and has_function_privilege('lakequeue_reader', oid, 'execute')"
+        )
+    }
+    assert named & readers <= called
+    assert {"list_tasks", "task_detail", "cost_report", "health"} <= named
+
+
+def test_reads_of_pages_are_measured(
+    history_of_60: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "FILTERS", {"all time": metrics.FILTERS["all time"]})
+    answer = metrics.measure([history_of_60, history_of_60], rounds=1)
+    assert answer["functions"]["queue_metrics"]["pages"][1] > 0
+    assert answer["median_off"] < 0.025
+    assert answer["rollups_wrong"] == 0
+
+
+def test_20_writers_leave_every_sum_right(server: Server) -> None:
+    answer = metrics.interleaved(server, writers=20, rounds=1, steps=15)
+    assert answer["steps"] > 100
+    assert answer["deadlocks"] == 0
+
+
+def test_notifications_are_measured(server: Server, pristine: Database, monkeypatch: Any) -> None:
+    monkeypatch.setattr(notify, "CLIENTS", 2)
+    monkeypatch.setattr(notify, "CASES", {"without NOTIFY": None, "2 listeners": 2})
+    answer = notify.rates(server, rounds=1, seconds=0.2)
+    assert answer["2 listeners"]["per_second"] > 0
+    assert notify.delays(pristine, times=1)["informed_most_ms"] < float("inf")
+
+
+def test_what_a_task_writes_is_counted(pristine: Database) -> None:
+    costs = growth.measure(pristine, batch=5, tasks=10)
+    assert min(costs[step]["records"] for step in growth.STEPS) > 0
+    assert costs["all"]["bytes"] > costs["all"]["records"] > costs["all"]["entries"] > 10
+    left = growth.left(pristine)
+    assert left["tasks"]["rows"] == left["results"]["rows"] == 1
+    assert left["tasks"]["entries"] == 4
