@@ -26,12 +26,6 @@ set enable_seqscan = off
 set jit = off
 as $$
 begin
-  if outcome = 'success' and result is not null
-     and _complete(
-       array[attempt], array[token], array[result], array[confidence], array[input_tokens], array[output_tokens],
-       array[cached_tokens], array[llm_cost], array[usage_complete], array[run_id], array[trace_id]) <> '{}' then
-    return 'accepted';
-  end if;
   return _apply_callback(
     _check_token(attempt, token), attempt, outcome, result, confidence, input_tokens, output_tokens, cached_tokens,
     llm_cost, usage_complete, error_class, error, run_id, trace_id, retry_after);
