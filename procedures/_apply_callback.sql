@@ -21,7 +21,8 @@ declare
   v_reported boolean;
   v_run_ended boolean;
   v_used numeric[];
-  v_stored record := row(null::tasks, null::text);
+  v_kept record;
+  v_stored text;
   v_answer text;
 begin
   if outcome is null or outcome not in ('success', 'failure', 'permanent_failure', 'rate_limited', 'cancelled') then
@@ -59,14 +60,15 @@ begin
     perform _keep_attempt(v_attempt);
   elsif outcome = 'success' then
     if result is not null then
-      v_stored := _store_result(v_before, v_attempt, result, confidence);
-      v_after := v_stored.after;
+      v_kept := _store_result(v_before, v_attempt, result, confidence);
+      v_after := v_kept.after;
+      v_stored := v_kept.answer;
     end if;
-    if v_stored.answer is distinct from 'accepted' then
+    if v_stored is distinct from 'accepted' then
       perform _keep_attempt(v_attempt);
     end if;
     v_answer := case
-      when v_stored.answer in ('accepted', 'superseded') then v_stored.answer
+      when v_stored in ('accepted', 'superseded') then v_stored
       when v_attempt.status = 'succeeded' then 'accepted'  -- store_result came first: this confirms it
       else 'superseded'
     end;
