@@ -21,6 +21,7 @@ declare
   v_reported boolean;
   v_run_ended boolean;
   v_used numeric[];
+  v_kept record;
   v_stored text;
   v_answer text;
 begin
@@ -37,7 +38,7 @@ begin
   v_reported := v_attempt.reported_at is not null;
   v_run_ended := v_attempt.run_ended_at is not null;
   v_now := _now();
-  v_used := _task_usage(task);
+  v_used := case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) else _task_usage(task) end;
   v_after := v_before;
   v_attempt := _settle_usage(
     v_attempt, input_tokens, output_tokens, cached_tokens, llm_cost, coalesce(usage_complete, false), 'callback');
@@ -47,7 +48,7 @@ begin
      and v_before.status in ('enqueued', 'processing')
      and not exists (select from results r where r.attempt_id = attempt) then
     perform _keep_attempt(v_attempt);
-    perform _note_change(v_before, v_before, v_used);
+    perform _note_change(v_before, v_before, v_used, case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) end);
     return 'result_missing';
   end if;
   v_attempt.reported_at := coalesce(v_attempt.reported_at, v_now);
@@ -59,11 +60,11 @@ begin
     perform _keep_attempt(v_attempt);
   elsif outcome = 'success' then
     if result is not null then
-      v_stored := _store_result(v_before, v_attempt, result, confidence);
+      v_kept := _store_result(v_before, v_attempt, result, confidence);
+      v_after := v_kept.after;
+      v_stored := v_kept.answer;
     end if;
-    if v_stored = 'accepted' then
-      select t.* into v_after from tasks t where t.id = task;
-    else
+    if v_stored is distinct from 'accepted' then
       perform _keep_attempt(v_attempt);
     end if;
     v_answer := case
@@ -83,7 +84,7 @@ begin
     end if;
     v_answer := 'accepted';
   end if;
-  perform _note_change(v_before, v_after, v_used);
+  perform _note_change(v_before, v_after, v_used, case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) end);
   if not v_run_ended and v_before.status = v_after.status then
     perform _nudge('lakequeue_worker');  -- no status changed, but the run's place in the limits is free
   end if;

@@ -18,34 +18,55 @@ declare
   v_customer text := coalesce(_enqueue.customer, '');
   v_submitter text;
   v_now timestamptz := _now();
-  -- Drawn beforehand, so that a document is known again by its id: ascending, in the order of the call.
-  v_new_ids bigint[] := array(select nextval('tasks_id_seq') from unnest(paths));
+  v_new_ids bigint[];
   v_task_ids bigint[];
   v_all_known boolean;
   v_created bigint;
 begin
-  perform _check_json(p.payload) from unnest(payloads) p(payload) where p.payload is not null;
+  if array_length(array_remove(payloads, null), 1) > 0 then
+    perform _check_json(p.payload) from unnest(payloads) p(payload) where p.payload is not null;
+  end if;
   if extraction is not null then
     select coalesce(_enqueue.customer, e.customer), e.submitted_by into v_customer, v_submitter
     from _extraction(extraction) e;
   end if;
-  perform _actor(v_submitter);  -- the web process names who submits when it opens the extraction
+  v_submitter := _actor(v_submitter);  -- the web process names who submits when it opens the extraction
+
+  -- Drawn beforehand, so that a document is known again by its id: ascending, in the order of the call.
+  if cardinality(paths) = 1 then
+    v_new_ids := array[nextval('tasks_id_seq')];
+  else
+    v_new_ids := array(select nextval('tasks_id_seq') from unnest(paths));
+  end if;
 
   -- A dedup_key's holder may end failed or cancelled between the insert that met it and the look for it. Then all is
   -- undone and done again: with some keys in hand, a call that took another one out of their order could deadlock.
   for v_round in 1..5 loop
     begin
-      insert into tasks (
-        id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at,
-        estimated_tokens, page_count, document_bytes)
-      overriding system value
-      select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.dedup_key, d.priority, v_now,
-             _new_estimate(v_agent, d.page_count, d.bytes), d.page_count, d.bytes
-      from unnest(v_new_ids, paths, refusals, priorities, payloads, dedup_keys, page_counts, document_bytes)
-        as d(new_id, path, refusal, priority, payload, dedup_key, page_count, bytes)
-      where d.refusal is null
-      order by d.dedup_key, d.new_id
-      on conflict do nothing;
+      -- ON CONFLICT writes a record more for every row, so only where a key may be met.
+      if cardinality(array_remove(dedup_keys, null)) = 0 then
+        insert into tasks (
+          id, agent_id, extraction_id, customer, document_path, payload, priority, created_at, estimated_tokens, page_count,
+          document_bytes)
+        overriding system value
+        select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.priority, v_now,
+               _new_estimate(v_agent, d.page_count, d.bytes), d.page_count, d.bytes
+        from unnest(v_new_ids, paths, refusals, priorities, payloads, page_counts, document_bytes)
+          as d(new_id, path, refusal, priority, payload, page_count, bytes)
+        where d.refusal is null;
+      else
+        insert into tasks (
+          id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at,
+          estimated_tokens, page_count, document_bytes)
+        overriding system value
+        select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.dedup_key, d.priority, v_now,
+               _new_estimate(v_agent, d.page_count, d.bytes), d.page_count, d.bytes
+        from unnest(v_new_ids, paths, refusals, priorities, payloads, dedup_keys, page_counts, document_bytes)
+          as d(new_id, path, refusal, priority, payload, dedup_key, page_count, bytes)
+        where d.refusal is null
+        order by d.dedup_key, d.new_id
+        on conflict do nothing;
+      end if;
       get diagnostics v_created = row_count;
 
       if v_created = cardinality(v_new_ids) then

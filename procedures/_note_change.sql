@@ -1,16 +1,19 @@
 -- Writes the delta of one task's change: it leaves the group (status, day) it stood in, with the usage it had, and
 -- enters another. Writes nothing if neither status nor usage changed.
 --
--- before, after: the task's row before and after; usage_before: _task_usage before the change.
-create or replace function lakequeue._note_change(before lakequeue.tasks, after lakequeue.tasks, usage_before numeric[])
+-- before, after: the task's row before and after; usage_before, usage_after: _task_usage before and after the change; where
+-- the latter is not given, it is looked up.
+create or replace function lakequeue._note_change(
+  before lakequeue.tasks, after lakequeue.tasks, usage_before numeric[], usage_after numeric[] default null)
 returns void
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
-declare
-  v_usage numeric[] := _task_usage(after.id);
 begin
-  if before.status = after.status and usage_before = v_usage then
+  if usage_after is null then
+    usage_after := _task_usage(after.id);
+  end if;
+  if before.status = after.status and usage_before = usage_after then
     return;
   end if;
   insert into task_deltas (
@@ -29,9 +32,9 @@ begin
     usage_before[5], usage_before[6], usage_before[7], usage_before[8], usage_before[9], usage_before[10],
     after.status, _day(after.finished_at), _hour(after.finished_at),
     case when after.status = 'completed' then _response_bucket(after.finished_at - after.created_at) end,
-    v_usage[1], v_usage[2], v_usage[3], v_usage[4],
-    v_usage[5], v_usage[6], v_usage[7], v_usage[8], v_usage[9], v_usage[10]);
+    usage_after[1], usage_after[2], usage_after[3], usage_after[4],
+    usage_after[5], usage_after[6], usage_after[7], usage_after[8], usage_after[9], usage_after[10]);
 end $$;
 
-comment on function lakequeue._note_change(lakequeue.tasks, lakequeue.tasks, numeric[]) is
+comment on function lakequeue._note_change(lakequeue.tasks, lakequeue.tasks, numeric[], numeric[]) is
   'Writes the delta of one task''s change of status or usage.';

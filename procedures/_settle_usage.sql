@@ -18,6 +18,7 @@ declare
   c_most constant bigint := 1000000000000;  -- the columns' own limit
   v_after task_attempts := attempt;
   v_better boolean;
+  v_share real;
   v_counts numeric[];
   v_will_count numeric[];
   v_raised numeric[];
@@ -52,8 +53,9 @@ begin
   v_after.usage_complete := complete;
   v_after.usage_source := source;
   if not attempt.reserves_calls then
-    v_counts := _counted(attempt);
-    v_will_count := _counted(v_after);
+    v_share := (select g.output_share from agents g where g.id = attempt.agent_id);
+    v_counts := _counted(attempt, v_share);
+    v_will_count := _counted(v_after, v_share);
     for k in 1 .. 5 loop
       v_raised[k] := greatest(coalesce(attempt.raised[k], 0) + v_will_count[k] - v_counts[k], 0);
     end loop;

@@ -5,21 +5,21 @@
 --
 -- before, attempt: task and attempt as read under the task's row lock, which the caller holds; what the caller has noted
 -- in the attempt is written along if the answer is accepted.
--- Returns accepted (the task is completed by it), superseded (kept, but the task was final), or duplicate (the attempt
--- has a result already, which stays).
+-- Returns answer: accepted (the task is completed by it), superseded (kept, but the task was final), or duplicate (the
+-- attempt has a result already, which stays); and the task as it is after it.
 -- Errors: LQ400 a confidence outside 0 to 1; LQ413, LQ422 see _clean_json, _check_json; LQ422 no result.
 create or replace function lakequeue._store_result(
-  before lakequeue.tasks, attempt lakequeue.task_attempts, result json, confidence real)
-returns text
+  before lakequeue.tasks, attempt lakequeue.task_attempts, result json, confidence real,
+  out after lakequeue.tasks, out answer text)
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
   v_now timestamptz := _now();
   v_result jsonb := _clean_json(result);
-  v_grace interval;
-  v_failures integer;
+  v_agent record;
 begin
+  after := before;
   if v_result is null or jsonb_typeof(v_result) = 'null' then
     raise exception using errcode = 'LQ422', message = 'a result cannot be null',
       hint = 'Report a failure through record_callback where there is no result.';
@@ -29,36 +29,42 @@ begin
     raise exception using errcode = 'LQ400', message = format('a confidence is 0 to 1, not %s', confidence),
       hint = 'Leave it out where it is not known.';
   end if;
-  if exists (select from results r where r.attempt_id = attempt.id) then
-    return 'duplicate';
+  select g.reconcile_grace, g.failures_in_a_row, (select r.attempt_id from results r where r.attempt_id = attempt.id) as stored
+  into v_agent
+  from agents g where g.id = before.agent_id;
+  if v_agent.stored is not null then
+    answer := 'duplicate';
+    return;
   end if;
   insert into results (attempt_id, task_id, result, confidence, stored_at)
   values (attempt.id, before.id, v_result, _store_result.confidence, v_now);
   if before.status not in ('enqueued', 'processing') then
     perform _log_event('late_result', before.id, attempt.id, before.agent_id);
-    return 'superseded';
+    answer := 'superseded';
+    return;
   end if;
 
-  select g.reconcile_grace, g.failures_in_a_row into v_grace, v_failures from agents g where g.id = before.agent_id;
   if attempt.status <> 'running' then
     perform _log_event('late_success', before.id, attempt.id, before.agent_id);
     update task_attempts a
-    set status = 'superseded', ended_at = v_now, presumed_dead_at = greatest(before.lease_expires_at, v_now) + v_grace
+    set status = 'superseded', ended_at = v_now, presumed_dead_at = greatest(before.lease_expires_at, v_now) + v_agent.reconcile_grace
     where a.task_id = before.id and a.status = 'running';
   end if;
   attempt.status := 'succeeded';
   attempt.ended_at := coalesce(attempt.ended_at, v_now);
   attempt.error_class := null;
   attempt.error := null;
-  attempt.presumed_dead_at := coalesce(attempt.presumed_dead_at, greatest(before.lease_expires_at, v_now) + v_grace);
+  attempt.presumed_dead_at := coalesce(
+    attempt.presumed_dead_at, greatest(before.lease_expires_at, v_now) + v_agent.reconcile_grace);
   perform _keep_attempt(attempt);
   update tasks t
   set status = 'completed', finished_at = v_now, locked_by = null, lease_expires_at = null, retry_at = null, error = null
-  where t.id = before.id;
-  if v_failures > 0 then
+  where t.id = before.id
+  returning t.* into after;
+  if v_agent.failures_in_a_row > 0 then
     perform _count_outcome(before.agent_id, failed => false, error => null);
   end if;
-  return 'accepted';
+  answer := 'accepted';
 end $$;
 
 comment on function lakequeue._store_result(lakequeue.tasks, lakequeue.task_attempts, json, real) is

@@ -1,6 +1,10 @@
 -- Many reports at once, for a web process that collects them: each is answered by itself, as record_callback would, and
 -- one that is refused stops none of the others.
 --
+-- The plain ones among them are recorded in one pass (_complete), unless a report cannot even be read; the others one by
+-- one, in the order of their tasks. A task with several reports is not plain, nor is one that follows a failure of its
+-- agent: the breaker counts in that order.
+--
 -- callbacks: JSON array of objects with record_callback's parameters as keys (attempt, token, outcome, ...).
 -- Returns a row per report, in order: its answer, or refused with the reason in message.
 -- Errors: LQ422 no array, or an element that is no object; LQ400 more than 1,000.
@@ -19,6 +23,7 @@ declare
   v_attempts bigint[];
   v_answers text[];
   v_messages text[];
+  v_accepted bigint[];
   v_row record;
 begin
   if jsonb_typeof(v_callbacks) is distinct from 'array'
@@ -33,9 +38,36 @@ begin
     select case when c.value ->> 'attempt' ~ '^[0-9]{1,18}$' then (c.value ->> 'attempt')::bigint end
     from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
     order by c.number);
+  begin
+    perform from tasks t
+    where t.id = any(array(select a.task_id from task_attempts a where a.id = any(v_attempts)))
+    order by t.id
+    for no key update;
+    select _complete(
+             array_agg(c.attempt), array_agg(c.token), array_agg(c.result), array_agg(c.confidence), array_agg(c.input_tokens),
+             array_agg(c.output_tokens), array_agg(c.cached_tokens), array_agg(c.llm_cost), array_agg(c.usage_complete),
+             array_agg(c.run_id), array_agg(c.trace_id))
+    into v_accepted
+    from (
+      select r.*, a.task_id, count(*) over (partition by a.task_id) as reports,
+             min(a.task_id) filter (where r.outcome = 'failure') over (partition by a.agent_id) as first_failure
+      from jsonb_to_recordset(v_callbacks) as r(
+        attempt bigint, token text, outcome text, result json, confidence real, input_tokens bigint,
+        output_tokens bigint, cached_tokens bigint, llm_cost numeric, usage_complete boolean, run_id bigint, trace_id text)
+      cross join lateral (select x.task_id, x.agent_id from task_attempts x where x.id = r.attempt limit 1) a) c
+    where c.outcome = 'success' and c.result is not null and c.reports = 1 and (c.first_failure > c.task_id) is not false
+      and c.attempt = any(v_attempts);
+  exception when others then
+    -- Only what a report itself is guilty of; a deadlock or a full disk is not.
+    if sqlstate not like 'LQ%' and sqlstate not like '22%' then
+      raise;
+    end if;
+    v_accepted := '{}';
+  end;
   v_answers := array_fill(null::text, array[jsonb_array_length(v_callbacks)]);
   v_messages := v_answers;
 
+  -- Locked once more, in case the pass was undone.
   perform from tasks t
   where t.id = any(array(select a.task_id from task_attempts a where a.id = any(v_attempts)))
   order by t.id
@@ -44,6 +76,7 @@ begin
     select c.number::integer as number, c.value, a.task_id
     from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
     left join lateral (select x.task_id from task_attempts x where x.id = v_attempts[c.number] limit 1) a on true
+    where (v_attempts[c.number] = any(v_accepted)) is not true
     order by a.task_id nulls last, c.number
   loop
     begin
@@ -56,7 +89,6 @@ begin
           output_tokens bigint, cached_tokens bigint, llm_cost numeric, usage_complete boolean, error_class text,
           error json, run_id bigint, trace_id text, retry_after interval));
     exception when others then
-      -- Only what the report itself is guilty of; a deadlock or a full disk is not.
       if sqlstate not like 'LQ%' and sqlstate not like '22%' then
         raise;
       end if;
@@ -66,7 +98,7 @@ begin
   end loop;
 
   return query
-    select u.number::integer, u.attempt, u.answer, u.message
+    select u.number::integer, u.attempt, case when u.attempt = any(v_accepted) then 'accepted' else u.answer end, u.message
     from unnest(v_attempts, v_answers, v_messages) with ordinality u(attempt, answer, message, number)
     order by u.number;
 end $$;

@@ -20,21 +20,19 @@ as $$
 declare
   v_task_id bigint := _check_token(attempt, token);
   v_before tasks;
-  v_after tasks;
   v_attempt task_attempts;
   v_used numeric[];
-  v_answer text;
+  v_stored record;
 begin
   select t.* into v_before from tasks t where t.id = v_task_id for no key update;
   if not found then
     perform _check_token(attempt, token);  -- purged while this waited: unknown
   end if;
   select a.* into v_attempt from task_attempts a where a.id = attempt;
-  v_used := _task_usage(v_task_id);
-  v_answer := _store_result(v_before, v_attempt, result, confidence);
-  select t.* into v_after from tasks t where t.id = v_task_id;
-  perform _note_change(v_before, v_after, v_used);
-  return v_answer;
+  v_used := case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) else _task_usage(v_task_id) end;
+  v_stored := _store_result(v_before, v_attempt, result, confidence);
+  perform _note_change(v_before, v_stored.after, v_used, v_used);
+  return v_stored.answer;
 end $$;
 
 comment on function lakequeue.store_result(bigint, text, json, real) is

@@ -24,7 +24,7 @@ def run(quick: bool) -> dict[str, Any]:
     if not PEERS:
         print("no peers: tests/bench/run cycle installs them")
     queues = [*OURS, *PEERS]
-    rounds, seconds = (3, 0.7) if quick else (7, 3.0)
+    rounds, seconds = (3, 0.7) if quick else (5, 2.0)
     answer: dict[str, Any] = {"rounds": rounds}
     with durable_server() as server:
         for clients, batch in SHAPES:
