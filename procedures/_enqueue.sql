@@ -17,7 +17,6 @@ declare
   v_agent agents := _agent(agent);
   v_customer text := coalesce(_enqueue.customer, '');
   v_submitter text;
-  v_now timestamptz := _now();
   -- Drawn beforehand, so that a document is known again by its id: ascending, in the order of the call.
   v_new_ids bigint[] := array(select nextval('tasks_id_seq') from unnest(paths));
   v_task_ids bigint[];
@@ -35,13 +34,25 @@ begin
   -- undone and done again: with some keys in hand, a call that took another one out of their order could deadlock.
   for v_round in 1..5 loop
     begin
+      -- The clock is read by the statement that writes, which has its lock on the table by then: _advance_lanes waits for
+      -- those who had it before it noted the time, and sees to those who read an earlier time afterwards.
+      with place as materialized (
+        select c.at,
+               case when current_setting('transaction_isolation') <> 'read committed' then -1
+                    when c.at <= k.noted_at then k.lane
+                    else 0 end as lane
+        from (select _now() as at offset 0) c
+        left join lateral (
+          select b.noted_at, b.lane from claim_books b where b.agent_id = v_agent.id order by b.no desc limit 1) k on true
+      )
       insert into tasks (
-        id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at,
+        id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at, lane,
         estimated_tokens, page_count, document_bytes)
       overriding system value
-      select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.dedup_key, d.priority, v_now,
+      select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.dedup_key, d.priority, p.at, p.lane,
              _new_estimate(v_agent, d.page_count, d.bytes), d.page_count, d.bytes
-      from unnest(v_new_ids, paths, refusals, priorities, payloads, dedup_keys, page_counts, document_bytes)
+      from place p
+      cross join unnest(v_new_ids, paths, refusals, priorities, payloads, dedup_keys, page_counts, document_bytes)
         as d(new_id, path, refusal, priority, payload, dedup_key, page_count, bytes)
       where d.refusal is null
       order by d.dedup_key, d.new_id
