@@ -5,7 +5,7 @@
 -- 2. Who writes tasks now is noted: all who may not have read the note. They are looked up in this database's locks, since
 --    a snapshot would have an idle writer in any other database stall this. A transaction that is prepared meanwhile has
 --    another name then; so any prepared one counts.
--- 3. None of them is left: whatever was enqueued as of the note, or came back to a former lane, is committed by now. So in
+-- 3. None of them is left (at once, if there is none but the caller, who sees what it has written itself): whatever was enqueued as of the note, or came back to a former lane, is committed by now. So in
 --    lane 0 nothing can be claimable before the first that is there, or before the time noted where that is earlier; and a
 --    former lane is used up. The few left in it are moved to the current one, many (mean while) as claims have gone by.
 --
@@ -24,6 +24,7 @@ as $$
 declare
   v_book claim_books;
   v_writers text[];
+  v_alone boolean;
   v_left bigint[];
   v_most integer;
 begin
@@ -37,12 +38,12 @@ begin
     return;  -- nobody else has read the note yet
   end if;
 
-  v_writers := array(
-    select l.virtualtransaction
-    from pg_locks l
-    where l.locktype = 'relation' and l.relation = 'lakequeue.tasks'::regclass and l.mode = 'RowExclusiveLock' and l.granted
-      and l.database = (select d.oid from pg_database d where d.datname = current_database()));
-  if v_book.noted_at is not null and v_book.holders is null then
+  select coalesce(array_agg(l.virtualtransaction), '{}'), coalesce(bool_and(l.pid is not distinct from pg_backend_pid()), true)
+  into v_writers, v_alone
+  from pg_locks l
+  where l.locktype = 'relation' and l.relation = 'lakequeue.tasks'::regclass and l.mode = 'RowExclusiveLock' and l.granted
+    and l.database = (select d.oid from pg_database d where d.datname = current_database());
+  if v_book.noted_at is not null and v_book.holders is null and not v_alone then
     update claim_books k set no = k.no + 1, holders = v_writers
     where k.agent_id = _advance_lanes.agent_id and k.no = v_book.no;
     return;

@@ -2,7 +2,7 @@ set local role lakequeue_owner;
 
 drop table lakequeue.running_books;
 
-drop index lakequeue.task_attempts_spending;
+alter table lakequeue.task_attempts drop column place;
 create index task_attempts_spending on lakequeue.task_attempts (endpoint_id, run_ended_at);
 
 drop table lakequeue.claim_books;

@@ -1,6 +1,6 @@
 -- depends: lakequeue-0011-roles
 -- Rule 16: claims and the throttle's count stay away from dead entries, however long somebody holds a snapshot. Lanes
--- (db/README.md, "Why a held snapshot does not matter") for what may be claimed, and a list of what runs.
+-- (db/README.md, "Why a held snapshot does not matter") for what may be claimed, and a place from which what runs is read.
 --
 -- Builds two indexes anew, in one transaction: some seconds per million tasks, during which tasks are locked.
 
@@ -47,19 +47,23 @@ comment on column lakequeue.claim_books.holders is
   'Who could still commit to lane 0 as of noted_at or to a former lane: the writers of tasks once the note was committed; null: not looked yet.';
 comment on column lakequeue.claim_books.moved_no is 'The number at which what was left in a former lane was last moved.';
 
+-- What runs is read from a place on. It is the newest id at the claim; what runs on and on is moved to a later one.
+alter table lakequeue.task_attempts add column place bigint not null default 0;
+alter table lakequeue.task_attempts
+  alter column place set default coalesce(pg_sequence_last_value('lakequeue.task_attempts_id_seq'), 0);
+comment on column lakequeue.task_attempts.place is
+  'Where it stands in task_attempts_spending while it runs: the newest id at its claim, or when it was last moved (_note_running).';
 drop index lakequeue.task_attempts_spending;
-create index task_attempts_spending on lakequeue.task_attempts (endpoint_id, run_ended_at, id);
+create index task_attempts_spending on lakequeue.task_attempts (endpoint_id, run_ended_at, place);
 
 create table lakequeue.running_books (
   endpoint_id integer not null,
-  no bigint not null,
-  after_id bigint not null,
-  running bigint[] not null,
+  no bigint not null default 1,
+  place_from bigint not null default 0,
   primary key (endpoint_id, no)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 comment on table lakequeue.running_books is
-  'Which attempts run at an endpoint, as of a moment when nothing could start there, so that counts pass no dead entries.';
+  'Where what runs at an endpoint begins, so that counts pass no dead entries; without a row: anywhere.';
 comment on column lakequeue.running_books.endpoint_id is 'The endpoint.';
 comment on column lakequeue.running_books.no is 'Rises with each change.';
-comment on column lakequeue.running_books.after_id is 'The newest attempt id then.';
-comment on column lakequeue.running_books.running is 'The attempts up to that id whose runs were not known to have ended.';
+comment on column lakequeue.running_books.place_from is 'No attempt with a lower place runs.';
