@@ -1,6 +1,6 @@
--- The next claimable tasks of an agent in rule 2's order. The plan is pinned to the order of the index tasks_claimable:
--- with statistics from when the queue was empty the planner would sort the whole backlog for every claim (measured:
--- 181,000 rows read for 100).
+-- The next claimable tasks of an agent in rule 2's order, merged from the stretches that _lanes gives. The plan is pinned
+-- to the order of the index tasks_claimable: with statistics from when the queue was empty the planner would sort the
+-- whole backlog for every claim (measured: 181,000 rows read for 100).
 --
 -- agent_id: the agent. how_many: most tasks. locked: lock them, skipping what somebody else has locked.
 -- Locks: the tasks returned, if asked for.
@@ -13,25 +13,57 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 set jit = off
 as $$
+#variable_conflict use_column
+declare
+  v_looked integer := how_many + 16;  -- further than asked, past what others have locked
+  v_ids bigint[];
+  v_locked bigint[] := '{}';
 begin
-  if locked then
+  if not locked then
     return query
-      select t.id, t.priority, t.created_at, t.page_count, t.document_bytes, t.passed_over_at
-      from tasks t
-      where t.agent_id = _candidates.agent_id and t.status = 'enqueued' and t.retry_at is null
-      order by t.priority desc, t.created_at, t.id
-      limit how_many
-      for no key update skip locked;
-  else
-    return query
-      select t.id, t.priority, t.created_at, t.page_count, t.document_bytes, t.passed_over_at
-      from tasks t
-      where t.agent_id = _candidates.agent_id and t.status = 'enqueued' and t.retry_at is null
-      order by t.priority desc, t.created_at, t.id
+      select c.*
+      from _lanes(_candidates.agent_id) s
+      cross join lateral (
+        (select t.id, t.priority, t.created_at, t.page_count, t.document_bytes, t.passed_over_at
+         from tasks t
+         where s.created_from is not null and t.agent_id = _candidates.agent_id and t.lane = s.lane and t.priority = s.highest
+           and (t.created_at, t.id) >= (s.created_from, s.id_from) and t.status = 'enqueued' and t.retry_at is null
+         order by t.created_at, t.id
+         limit how_many)
+        union all
+        (select t.id, t.priority, t.created_at, t.page_count, t.document_bytes, t.passed_over_at
+         from tasks t
+         where s.created_from is null and t.agent_id = _candidates.agent_id and t.lane = s.lane
+           and t.priority between s.lowest and s.highest and t.status = 'enqueued' and t.retry_at is null
+         order by t.priority desc, t.created_at, t.id
+         limit how_many)) c
+      order by c.priority desc, c.created_at, c.id
       limit how_many;
+    return;
   end if;
+
+  loop
+    v_ids := array(select c.id from _candidates(_candidates.agent_id, v_looked, false) c);
+    v_locked := v_locked || array(
+      select t.id
+      from unnest(v_ids) with ordinality c(id, no)
+      join tasks t on t.id = c.id and t.status = 'enqueued' and t.retry_at is null
+      where c.id <> all(v_locked)
+      order by c.no
+      limit how_many - cardinality(v_locked)
+      for no key update of t skip locked);
+    exit when cardinality(v_locked) >= how_many or cardinality(v_ids) < v_looked;
+    v_looked := v_looked * 8;
+  end loop;
+  return query
+    select t.id, t.priority, t.created_at, t.page_count, t.document_bytes, t.passed_over_at
+    from unnest(v_locked) l(id)
+    join tasks t on t.id = l.id
+    order by t.priority desc, t.created_at, t.id;
 end $$;
 
 comment on function lakequeue._candidates(integer, integer, boolean) is

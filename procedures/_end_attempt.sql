@@ -54,6 +54,7 @@ begin
   perform _keep_attempt(attempt);
   update tasks t
   set status = v_status, failures = v_failures, rate_limited = v_rate_limited, retry_at = v_retry_at,
+      lane = case when v_status = 'enqueued' then _return_lane(t.agent_id) else t.lane end,
       locked_by = null, lease_expires_at = null,
       cancel_requested_at = case when v_status = 'cancelled' then t.cancel_requested_at end,
       error = coalesce(_end_attempt.error, v_error_class, nullif(how, 'cancelled')::text),

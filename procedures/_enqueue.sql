@@ -17,7 +17,8 @@ declare
   v_agent agents := _agent(agent);
   v_customer text := coalesce(_enqueue.customer, '');
   v_submitter text;
-  v_now timestamptz := _now();
+  v_now timestamptz;
+  v_lane integer;
   v_new_ids bigint[];
   v_task_ids bigint[];
   v_all_known boolean;
@@ -39,6 +40,17 @@ begin
     v_new_ids := array(select nextval('tasks_id_seq') from unnest(paths));
   end if;
 
+  -- The clock is read with a lock on the table in hand: _advance_lanes waits for those who had it before it noted the time, and
+  -- sees to those who read an earlier time afterwards.
+  lock table tasks in row exclusive mode;
+  select c.at, case when current_setting('transaction_isolation') <> 'read committed' then -1
+                    when c.at <= k.noted_at then k.lane
+                    else 0 end
+  into v_now, v_lane
+  from (select _now() as at offset 0) c
+  left join lateral (
+    select b.noted_at, b.lane from claim_books b where b.agent_id = v_agent.id order by b.no desc limit 1) k on true;
+
   -- A dedup_key's holder may end failed or cancelled between the insert that met it and the look for it. Then all is
   -- undone and done again: with some keys in hand, a call that took another one out of their order could deadlock.
   for v_round in 1..5 loop
@@ -46,20 +58,20 @@ begin
       -- ON CONFLICT writes a record more for every row, so only where a key may be met.
       if cardinality(array_remove(dedup_keys, null)) = 0 then
         insert into tasks (
-          id, agent_id, extraction_id, customer, document_path, payload, priority, created_at, estimated_tokens, page_count,
-          document_bytes)
+          id, agent_id, extraction_id, customer, document_path, payload, priority, created_at, lane, estimated_tokens,
+          page_count, document_bytes)
         overriding system value
-        select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.priority, v_now,
+        select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.priority, v_now, v_lane,
                _new_estimate(v_agent, d.page_count, d.bytes), d.page_count, d.bytes
         from unnest(v_new_ids, paths, refusals, priorities, payloads, page_counts, document_bytes)
           as d(new_id, path, refusal, priority, payload, page_count, bytes)
         where d.refusal is null;
       else
         insert into tasks (
-          id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at,
+          id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at, lane,
           estimated_tokens, page_count, document_bytes)
         overriding system value
-        select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.dedup_key, d.priority, v_now,
+        select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.dedup_key, d.priority, v_now, v_lane,
                _new_estimate(v_agent, d.page_count, d.bytes), d.page_count, d.bytes
         from unnest(v_new_ids, paths, refusals, priorities, payloads, dedup_keys, page_counts, document_bytes)
           as d(new_id, path, refusal, priority, payload, dedup_key, page_count, bytes)

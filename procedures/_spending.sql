@@ -22,8 +22,7 @@ begin
     return query
       select a.endpoint_id, a.agent_id, array[count(*), null, null, null, null]::numeric[],
              array[count(*), null, null, null, null]::numeric[]
-      from task_attempts a
-      where a.endpoint_id = any(endpoints) and a.run_ended_at is null
+      from _running(endpoints) a
       group by a.endpoint_id, a.agent_id;
     return;
   end if;
@@ -32,8 +31,7 @@ begin
     with attempts as (
       select a.endpoint_id, a.agent_id, a.reserves_calls, 1 as tasks, false as settled,
              a.estimated_tokens, coalesce(a.input_tokens, 0) as input, coalesce(a.output_tokens, 0) as output
-      from task_attempts a
-      where a.endpoint_id = any(endpoints) and a.run_ended_at is null
+      from _running(endpoints) a
       union all
       select a.endpoint_id, a.agent_id, false, 0, a.usage_complete,
              a.estimated_tokens, coalesce(a.input_tokens, 0), coalesce(a.output_tokens, 0)

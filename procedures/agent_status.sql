@@ -52,10 +52,12 @@ begin
            case when e.cooldown_until > v_now then e.cooldown_until end,
            v_now - (
              select min(o.created_at)
-             from generate_series(0, 9) p(priority)
+             from _lanes(g.id) s
+             cross join lateral generate_series(s.lowest, s.highest) p(priority)
              cross join lateral (
                select t.created_at from tasks t
-               where t.agent_id = g.id and t.priority = p.priority and t.status = 'enqueued' and t.retry_at is null
+               where t.agent_id = g.id and t.lane = s.lane and t.priority = p.priority and t.status = 'enqueued' and t.retry_at is null
+                 and (t.created_at, t.id) >= (coalesce(s.created_from, '-infinity'), coalesce(s.id_from, 0))
                order by t.created_at, t.id limit 1) o),
            (select count(*)
             from (select from task_events v

@@ -98,6 +98,16 @@ begin
     exit when cardinality(v_claimed) >= batch_size or not v_admitted.share_used_up;
   end loop;
 
+  -- Upkeep now and then: a hash of the ids, so that nobody's turn is always another's.
+  if exists (select from unnest(v_claimed) c(id) where hashint8(c.id) % 64 = 0) then
+    perform _advance_lanes(u.agent_id, u.priorities)
+    from (select t.agent_id, array_agg(distinct t.priority) as priorities
+          from task_attempts a join tasks t on t.id = a.task_id
+          where a.id = any(v_claimed) and hashint8(a.id) % 64 = 0
+          group by t.agent_id) u;
+    perform _note_running(v_exclusive);
+  end if;
+
   if v_claimed <> '{}' then
     return query select c.* from _claims(v_claimed, 'claimed') c;
   elsif v_busy <> '{}' then

@@ -66,14 +66,17 @@ begin
         limit page_size
       ) f
       union all
-      -- one per agent and priority
+      -- one per agent, lane and priority
       select q.*
       from unnest(v_agent_ids) g(agent_id)
-      cross join generate_series(0, 9) p(priority)
+      cross join lateral _lanes(g.agent_id) w
+      cross join lateral generate_series(w.lowest, w.highest) p(priority)
       cross join lateral (
         select t.id, t.created_at as listed_at
         from tasks t
-        where t.agent_id = g.agent_id and t.priority = p.priority and t.status = 'enqueued' and t.retry_at is null
+        where t.agent_id = g.agent_id and t.lane = w.lane and t.priority = p.priority and t.status = 'enqueued'
+          and t.retry_at is null
+          and (t.created_at, t.id) >= (coalesce(w.created_from, '-infinity'), coalesce(w.id_from, 0))
           and 'enqueued' = any(v_statuses)
           and (t.created_at, t.id) < (v_at, v_id)
           and (customers is null or t.customer = any(customers))

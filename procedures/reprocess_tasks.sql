@@ -42,10 +42,11 @@ begin
       update tasks t set dedup_key = null where t.id = v_task.id and t.dedup_key is not null;
       insert into tasks as t (
         agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at, estimated_tokens,
-        page_count, document_bytes, reprocess_of)
+        page_count, document_bytes, reprocess_of, lane)
       values (
         v_task.agent_id, v_task.extraction_id, v_task.customer, v_task.document_path, v_task.payload, v_task.dedup_key,
-        v_task.priority, _now(), v_task.estimated_tokens, v_task.page_count, v_task.document_bytes, v_task.id)
+        v_task.priority, _now(), v_task.estimated_tokens, v_task.page_count, v_task.document_bytes, v_task.id,
+        _return_lane(v_task.agent_id))
       returning t.id into v_new_id;
       insert into task_deltas (agent_id, customer, tasks, to_status) values (v_task.agent_id, v_task.customer, 1, 'enqueued');
       perform _log_event('reprocessed', v_task.id, agent => v_task.agent_id, actor => v_actor, reason => reason,

@@ -51,7 +51,7 @@ begin
         else
           update tasks t
           set status = 'enqueued', failures = 0, rate_limited = 0, retry_at = null, cancel_requested_at = null,
-              passed_over_at = null, error = null, finished_at = null
+              passed_over_at = null, error = null, finished_at = null, lane = _return_lane(t.agent_id)
           where t.id = v_before.id
           returning t.* into v_after;
           outcome := 'enqueued';

@@ -36,7 +36,7 @@ begin
     elsif v_task.priority = set_priorities.priority then
       detail := format('its priority is %s already', v_task.priority);
     else
-      update tasks t set priority = set_priorities.priority where t.id = v_task.id;
+      update tasks t set priority = set_priorities.priority, lane = _return_lane(t.agent_id) where t.id = v_task.id;
       update model_calls c set priority = set_priorities.priority
       where c.attempt_id = (select a.id from task_attempts a where a.task_id = v_task.id and a.status = 'running')
         and c.granted_at is null;

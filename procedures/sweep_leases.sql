@@ -43,7 +43,7 @@ begin
     order by t.retry_at, t.id
     limit batch_size
     for no key update skip locked);
-  update tasks t set retry_at = null where t.id = any(v_ids);
+  update tasks t set retry_at = null, lane = _return_lane(t.agent_id) where t.id = any(v_ids);
   retries := cardinality(v_ids);
 
   -- Whoever takes an attempt locks its task first.

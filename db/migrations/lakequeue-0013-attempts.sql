@@ -1,4 +1,4 @@
--- depends: lakequeue-0011-roles
+-- depends: lakequeue-0012-lanes
 -- One index over the attempts of a task instead of three: an attempt that runs or has succeeded stands at 0, every other at
 -- its number. So a task has one of the former at most, as before, and each attempt an entry less at its claim and at its end.
 

@@ -173,8 +173,8 @@ end $$;
 # promise: of outcomes in the same instant one counts for the breaker, and overdue_at is a hint.
 STATE = """
 select 'task ' || coalesce(p.task::text, 'new ' || coalesce(t.reprocess_of::text, t.document_path)),
-       (to_jsonb(t) - '{id,created_at}'::text[] || jsonb_build_object(
-         'attempts', (select jsonb_agg(to_jsonb(a) - '{id,task_id,run_key}'::text[]
+       (to_jsonb(t) - '{id,created_at,lane}'::text[] || jsonb_build_object(
+         'attempts', (select jsonb_agg(to_jsonb(a) - '{id,task_id,run_key,place}'::text[]
                                        order by a.number)
                         from lakequeue.task_attempts a where a.task_id = t.id),
          'results', (select jsonb_agg(to_jsonb(r) - '{attempt_id,task_id}'::text[]

@@ -1,0 +1,37 @@
+-- Moves on the place from which what runs at these endpoints is read (running_books), so that counts pass few entries of
+-- attempts that have ended, which a snapshot held by somebody else keeps. One long document would hold it back for ever,
+-- so an attempt that was overtaken by more than 250 claims, and by four times as many as run, is moved to the newest place.
+--
+-- Locks: the caller holds the throttle locks of the endpoints exclusively, so that no claim is under way; the attempts that
+-- are moved, locked ones are skipped: without their tasks', so it must be the last that a transaction locks.
+create or replace function lakequeue._note_running(endpoints integer[])
+returns void
+language plpgsql volatile
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+declare
+  v_newest bigint := coalesce(pg_sequence_last_value('lakequeue.task_attempts_id_seq'), 0);
+  v_endpoint_id integer;
+  v_ids bigint[];
+  v_no bigint;
+begin
+  foreach v_endpoint_id in array endpoints loop
+    v_ids := array(select r.id from _running(array[v_endpoint_id]) r);
+    update task_attempts a set place = v_newest
+    where a.id = any(array(
+      select r.id from task_attempts r
+      where r.id = any(v_ids) and r.place < v_newest - greatest(250, 4 * cardinality(v_ids)) and r.run_ended_at is null
+      order by r.id
+      for no key update skip locked));
+    select k.no into v_no from running_books k where k.endpoint_id = v_endpoint_id order by k.no desc limit 1;
+    if not found then
+      insert into running_books (endpoint_id) values (v_endpoint_id) returning no into v_no;
+    end if;
+    update running_books k
+    set no = k.no + 1,
+        place_from = coalesce((select min(a.place) from task_attempts a where a.id = any(v_ids) and a.run_ended_at is null), v_newest)
+    where k.endpoint_id = v_endpoint_id and k.no = v_no;
+  end loop;
+end $$;
+
+comment on function lakequeue._note_running(integer[]) is 'Moves on the place from which what runs at these endpoints is read.';
