@@ -24,7 +24,8 @@ BATCHES = (1, 10, 100)
 TASKS = 1_000
 QUICK = 200
 RELATIONS = """
-select coalesce(h.relname, c.relname), c.relkind = 'i', c.reltuples::bigint, pg_table_size(c.oid)
+select coalesce(h.relname, c.relname), c.relkind = 'i', c.reltuples::bigint,
+       pg_relation_size(c.oid) + coalesce(pg_relation_size(nullif(c.reltoastrelid, 0)), 0)
   from pg_class c
   left join pg_index i on i.indexrelid = c.oid
   left join pg_class h on h.oid = i.indrelid
