@@ -351,7 +351,7 @@ def pages(database: Database, function: str) -> int:
 
 @pytest.mark.parametrize("limits", [{}, {"max_concurrent_tasks": 1000, "max_tpm": 10**9}])
 def test_what_is_finished_is_not_passed_again_and_again(
-    database: Database, limits: dict[str, int]
+    database: Database, limits: dict[str, Any]
 ) -> None:
     """A held snapshot keeps all of it; some runs never end."""
     configure(database, **limits)
