@@ -288,7 +288,7 @@ def test_who_looks_is_looked_at(database: Database) -> None:
             other.rollback()
         enqueue(database, 1)
         claim(database)
-    before = advance(database)
+        before = advance(database)
     assert claim(database)["task_id"] == task
     assert advance(database) != before
 
