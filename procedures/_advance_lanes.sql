@@ -1,16 +1,18 @@
 -- Moves on where the claimable tasks of an agent begin (claim_books), past the entries of tasks that were claimed, which a
--- snapshot held by somebody else keeps. dequeue_tasks calls it with every 64th claim or so. Three steps, a transaction each:
--- 1. A time is noted, and another lane for what comes back. Who enqueues as of that time or earlier (the clock went back),
---    and has read the note, takes that lane as well.
+-- snapshot held by somebody else keeps. dequeue_tasks calls it with every 64th claim or so. Three steps, each in a
+-- transaction of its own:
+-- 1. A time is noted, and another lane for what comes back. Whoever enqueues as of that time or earlier (the clock went
+--    back) and has read the note takes that lane as well.
 -- 2. Who writes tasks now is noted: all who may not have read the note. They are looked up in this database's locks, since
 --    a snapshot would have an idle writer in any other database stall this. A transaction that is prepared meanwhile has
 --    another name then; so any prepared one counts.
--- 3. None of them is left (at once, if there is none but the caller, who sees what it has written itself): whatever was enqueued as of the note, or came back to a former lane, is committed by now. So in
---    lane 0 nothing can be claimable before the first that is there, or before the time noted where that is earlier; and a
---    former lane is used up. The few left in it are moved to the current one, many (mean while) as claims have gone by.
+-- 3. None of them is left (at once, if there is none but the caller, who sees what it has written itself): whatever was
+--    enqueued as of the note, or came back to a former lane, is committed by now. So in lane 0 nothing can be claimable
+--    before the first task that is there, or before the noted time where that is earlier; and a former lane gets no more.
+--    The few left in it are moved to the current one, as many as 16 for each step since the last move.
 --
--- claimed: priorities of tasks claimed just now. Others are passed as they are: nothing dead is in their way.
--- Locks: tried, one at a time in the database; the tasks that are moved, by id; locked ones are skipped.
+-- claimed: priorities of tasks claimed just now. Others are left as they are: nothing dead is in their way.
+-- Locks: tried, one caller at a time in the database; the tasks that are moved, by id; locked ones are skipped.
 create or replace function lakequeue._advance_lanes(agent_id integer, claimed smallint[])
 returns void
 language plpgsql volatile

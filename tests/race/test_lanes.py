@@ -221,6 +221,12 @@ def advance(database: Database) -> list[tuple[Any, ...]]:
     )
 
 
+def enqueue_late(connection: Connection) -> int:
+    """Enqueues in a transaction that stays open, and says which task that is."""
+    (row,) = call(connection, "enqueue_task", agent="parser", document_path="/late")
+    return int(row["enqueue_task"])
+
+
 @pytest.mark.parametrize("what", ["enqueued", "given back"])
 @pytest.mark.parametrize("committed", [True, False])
 def test_what_comes_late_is_claimed_in_its_place(
@@ -235,8 +241,7 @@ def test_what_comes_late_is_claimed_in_its_place(
     database.query(ADVANCE)  # the last step is a note: who comes now may not have read it
     with holding(database, "test_app" if what == "enqueued" else "test_operator") as late:
         if what == "enqueued":
-            (row,) = call(late, "enqueue_task", agent="parser", document_path="/late")
-            task = row["enqueue_task"]
+            task = enqueue_late(late)
         else:
             task = failed["task_id"]
             call(late, "retry_task", task=task, reason="because")
@@ -251,6 +256,66 @@ def test_what_comes_late_is_claimed_in_its_place(
     assert advance(database) != before, "now it moves on"
     rest = dequeue(database.connect("test_worker"))
     assert len(rest) == int(committed)
+
+
+def test_who_comes_after_the_look_is_behind_the_note(database: Database) -> None:
+    """Lane 0 begins no later than the time that was noted, whatever is there by then."""
+    configure(database)
+    enqueue(database, 1)
+    claim(database)
+    advance(database)  # the last step is a note
+    with holding(database, "test_app") as looked_at, holding(database, "test_app") as late:
+        enqueue_late(looked_at)
+        database.query(ADVANCE)
+        task = enqueue_late(late)
+        (newer,) = enqueue(database, 1)
+        looked_at.rollback()
+        database.query(ADVANCE)
+    assert [claim(database)["task_id"], claim(database)["task_id"]] == [task, newer]
+
+
+def test_who_looks_is_looked_at(database: Database) -> None:
+    """A dequeue in a longer transaction sees what this has enqueued; others do not."""
+    configure(database)
+    enqueue(database, 1)
+    claim(database)
+    advance(database)
+    with holding(database) as late:
+        task = enqueue_late(late)
+        with holding(database, "test_app") as other:
+            enqueue_late(other)
+            late.execute(ADVANCE)
+            other.rollback()
+        enqueue(database, 1)
+        claim(database)
+        before = advance(database)
+    assert claim(database)["task_id"] == task
+    assert advance(database) != before
+
+
+@pytest.mark.parametrize("what", ["enqueued", "given back"])
+def test_whoever_has_one_snapshot_is_found(database: Database, clock: Clock, what: str) -> None:
+    """However much has moved on since: it cannot have read that."""
+    clock.set(START)
+    configure(database, max_attempts=1)
+    enqueue(database, 2)
+    report(database.connect("test_agent"), failed := claim(database), "failure")
+    advance(database)
+    with holding(database) as late:
+        late.execute("set transaction isolation level repeatable read")
+        late.execute("select count(*) from lakequeue.agents")
+        claim(database)
+        for _ in range(2):
+            clock.advance(minutes=1)
+            advance(database)
+        clock.set(START + datetime.timedelta(seconds=1))
+        if what == "enqueued":
+            task = enqueue_late(late)
+        else:
+            task = failed["task_id"]
+            call(late, "retry_task", task=task, reason="because")
+    advance(database)
+    assert claim(database)["task_id"] == task
 
 
 def test_an_idle_writer_in_another_database_stalls_nothing(database: Database) -> None:
@@ -286,7 +351,7 @@ def pages(database: Database, function: str) -> int:
 
 @pytest.mark.parametrize("limits", [{}, {"max_concurrent_tasks": 1000, "max_tpm": 10**9}])
 def test_what_is_finished_is_not_passed_again_and_again(
-    database: Database, limits: dict[str, int]
+    database: Database, limits: dict[str, Any]
 ) -> None:
     """A held snapshot keeps all of it; some runs never end."""
     configure(database, **limits)
