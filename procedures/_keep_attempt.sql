@@ -1,4 +1,4 @@
--- Writes what a report has changed of an attempt, all at once: each new version of its row costs an entry in five
+-- Writes what a report has changed of an attempt, all at once: each new version of its row costs an entry in four
 -- indexes. Where its run has ended, so have its model calls.
 --
 -- attempt: as it is to be, read under its task's row lock, which the caller still holds. What others change without that

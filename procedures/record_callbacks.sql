@@ -62,16 +62,14 @@ begin
     if sqlstate not like 'LQ%' and sqlstate not like '22%' then
       raise;
     end if;
-    v_accepted := '{}';
+    perform from tasks t  -- the locks were undone with the pass
+    where t.id = any(array(select a.task_id from task_attempts a where a.id = any(v_attempts)))
+    order by t.id
+    for no key update;
   end;
   v_answers := array_fill(null::text, array[jsonb_array_length(v_callbacks)]);
   v_messages := v_answers;
 
-  -- Locked once more, in case the pass was undone.
-  perform from tasks t
-  where t.id = any(array(select a.task_id from task_attempts a where a.id = any(v_attempts)))
-  order by t.id
-  for no key update;
   for v_row in
     select c.number::integer as number, c.value, a.task_id
     from jsonb_array_elements(v_callbacks) with ordinality c(value, number)

@@ -59,7 +59,7 @@ select b.number, jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
          'trace_id', case when r.confidence between 0.2 and 0.8 then repeat('tr ', (r.confidence * 300)::integer) end,
          'error_class', case when r.result > 0.5 then 'odd' end))
        order by r.place) as reports
-from (select n as number, 1 + floor(random() * 12)::integer as length, random() < 0.3 as careless from generate_series(1, 40) n) b
+from (select n as number, 1 + floor(random() * 12)::integer as length, random() < 0.3 as careless from generate_series(1, 30) n) b
 cross join lateral generate_series(1, b.length) l
 cross join lateral (
   select random() as place, 1 + floor(random() * (select count(*) from pool))::integer as which, random() as outcome, random() as result,
@@ -159,12 +159,12 @@ from batches b
 cross join lateral pg_temp.sent(b.reports, false) t
 cross join lateral pg_temp.sent(b.reports, true) o;
 
-select is(count(*), 40::bigint, '40 batches were sent') from compared;
+select is(count(*), 30::bigint, '30 batches were sent') from compared;
 select is(coalesce(jsonb_agg(jsonb_build_array(c.number, c.together, c.alone)), '[]'), '[]', 'both answer the same')
 from compared c where c.together is distinct from c.alone;
 select is(coalesce(left(jsonb_agg(jsonb_build_array(c.number, c.reports, c.differences))::text, 4000), ''), '', 'and leave the same behind')
 from compared c where c.differences is not null;
-select ok(count(*) filter (where a.value ->> 0 = w.answer) >= 5, format('%s is among the answers', w.answer))
+select ok(count(*) filter (where a.value ->> 0 = w.answer) > 0, format('%s is among the answers', w.answer))
 from unnest(array['accepted', 'duplicate', 'superseded', 'result_missing', 'refused']) w(answer)
 cross join compared c cross join lateral jsonb_each(c.together) a
 group by w.answer;
