@@ -40,7 +40,7 @@ def store(forkserver: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> t
         for number in range(4)
     ]
     for maker in makers:
-        assert maker.wait(60)
+        assert maker.wait(180)
         assert maker.exit_code == 0, maker.tail
     store = traces.known_store(folder)
     assert store is not None
@@ -54,7 +54,7 @@ def call(database_: Database, function: str, **parameters: Any) -> list[dict[str
 
 def work(forkserver: ForkServer, target: str, arguments: dict[str, Any], store: Any) -> None:
     process = forkserver.start_process(target, arguments, store.environment(), "work")
-    assert process.wait(60)
+    assert process.wait(180)
     assert process.exit_code == 0, process.tail
 
 
