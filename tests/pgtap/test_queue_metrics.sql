@@ -2,7 +2,7 @@
 -- after foldings; a finished task belongs to its day in the reporting time zone.
 begin;
 \ir scenarios.sql
-select plan(37);
+select plan(39);
 
 -- --- the truth, counted ---------------------------------------------------------------------------
 create function pg_temp.counted(from_day date, to_day date, statuses text[], agents text[], customers text[])
@@ -199,6 +199,22 @@ select is((select count(*) from lakequeue.queue_metrics()), 5::bigint, 'an opera
 set session authorization test_owner;
 select not_for('test_app', 'select * from lakequeue.queue_metrics()');
 select not_for('test_agent', 'select * from lakequeue.queue_metrics()');
+
+-- Response times of other days are not looked at.
+insert into response_histogram (agent_id, customer, day, bucket, tasks)
+select (select min(a.id) from agents a), '', date '2020-01-01' + d, 1, 1 from generate_series(0, 99) d;
+create function pg_temp.fetched() returns bigint language sql volatile as $$
+  select coalesce(sum(s.idx_tup_fetch + s.seq_tup_read), 0)::bigint from pg_stat_xact_user_tables s
+  where s.relid = 'lakequeue.response_histogram'::regclass $$;
+create function pg_temp.reads(statement text) returns bigint language plpgsql as $$
+declare
+  v_before bigint := pg_temp.fetched();
+begin
+  execute statement;
+  return pg_temp.fetched() - v_before;
+end $$;
+select is(pg_temp.reads($$select queue_metrics('2020-02-01', '2020-02-02')$$), 2::bigint, 'those of two days by their index');
+select is(pg_temp.reads($$select response_history('2020-02-01', '2020-02-08')$$), 8::bigint, 'so does response_history');
 
 select * from finish();
 rollback;
