@@ -61,10 +61,12 @@ begin
   elsif outcome = 'success' then
     if result is not null then
       v_kept := _store_result(v_before, v_attempt, result, confidence);
-      v_after := v_kept.after;
       v_stored := v_kept.answer;
     end if;
-    if v_stored is distinct from 'accepted' then
+    if v_stored = 'accepted' then
+      v_after.status := 'completed';
+      v_after.finished_at := v_kept.finished_at;
+    else
       perform _keep_attempt(v_attempt);
     end if;
     v_answer := case

@@ -6,11 +6,11 @@
 -- before, attempt: task and attempt as read under the task's row lock, which the caller holds; what the caller has noted
 -- in the attempt is written along if the answer is accepted.
 -- Returns answer: accepted (the task is completed by it), superseded (kept, but the task was final), or duplicate (the
--- attempt has a result already, which stays); and the task as it is after it.
+-- attempt has a result already, which stays); and, if accepted, when the task was finished.
 -- Errors: LQ400 a confidence outside 0 to 1; LQ413, LQ422 see _clean_json, _check_json; LQ422 no result.
 create or replace function lakequeue._store_result(
   before lakequeue.tasks, attempt lakequeue.task_attempts, result json, confidence real,
-  out after lakequeue.tasks, out answer text)
+  out answer text, out finished_at timestamptz)
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
@@ -19,7 +19,6 @@ declare
   v_result jsonb := _clean_json(result);
   v_agent record;
 begin
-  after := before;
   if v_result is null or jsonb_typeof(v_result) = 'null' then
     raise exception using errcode = 'LQ422', message = 'a result cannot be null',
       hint = 'Report a failure through record_callback where there is no result.';
@@ -59,12 +58,12 @@ begin
   perform _keep_attempt(attempt);
   update tasks t
   set status = 'completed', finished_at = v_now, locked_by = null, lease_expires_at = null, retry_at = null, error = null
-  where t.id = before.id
-  returning t.* into after;
+  where t.id = before.id;
   if v_agent.failures_in_a_row > 0 then
     perform _count_outcome(before.agent_id, failed => false, error => null);
   end if;
   answer := 'accepted';
+  _store_result.finished_at := v_now;
 end $$;
 
 comment on function lakequeue._store_result(lakequeue.tasks, lakequeue.task_attempts, json, real) is

@@ -20,6 +20,7 @@ as $$
 declare
   v_task_id bigint := _check_token(attempt, token);
   v_before tasks;
+  v_after tasks;
   v_attempt task_attempts;
   v_used numeric[];
   v_stored record;
@@ -31,7 +32,12 @@ begin
   select a.* into v_attempt from task_attempts a where a.id = attempt;
   v_used := case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) else _task_usage(v_task_id) end;
   v_stored := _store_result(v_before, v_attempt, result, confidence);
-  perform _note_change(v_before, v_stored.after, v_used, v_used);
+  v_after := v_before;
+  if v_stored.answer = 'accepted' then
+    v_after.status := 'completed';
+    v_after.finished_at := v_stored.finished_at;
+  end if;
+  perform _note_change(v_before, v_after, v_used, v_used);
   return v_stored.answer;
 end $$;
 

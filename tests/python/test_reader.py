@@ -195,10 +195,9 @@ def test_a_page_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
     for name in ("_read_layout", "_read_plain", "_read_plumber"):
         monkeypatch.setattr(reader.Document, name, spin)
     limits = reader.limits
-    monkeypatch.setattr(reader, "limits", lambda: limits(seconds=0.1))
-    started = time.monotonic()
-    (page,) = pages(DOCUMENTS / "invoice-en.pdf")
-    assert time.monotonic() - started < 5
+    with reader.open_document(DOCUMENTS / "invoice-en.pdf") as document:
+        monkeypatch.setattr(reader, "limits", lambda: limits(seconds=0.1))
+        (page,) = document.pages()
     assert page.problem == "not read: the page takes too much time or memory"
 
 
