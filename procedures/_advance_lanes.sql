@@ -72,7 +72,7 @@ begin
     update tasks t set lane = v_book.lane
     where t.id = any(array(
       select l.id from tasks l
-      where l.id = any(v_left) and l.status = 'enqueued' and l.retry_at is null
+      where l.id = any(v_left) and l.status::text = 'enqueued' and l.retry_at is null  -- see _candidates
       order by l.id
       for no key update skip locked));
     v_book.moved_no := v_book.no;

@@ -51,7 +51,8 @@ begin
     v_locked := v_locked || array(
       select t.id
       from unnest(v_ids) with ordinality c(id, no)
-      join tasks t on t.id = c.id and t.status = 'enqueued' and t.retry_at is null
+      -- As text: else the planner may read all of tasks_claimable for each id.
+      join tasks t on t.id = c.id and t.status::text = 'enqueued' and t.retry_at is null
       where c.id <> all(v_locked)
       order by c.no
       limit how_many - cardinality(v_locked)
