@@ -281,7 +281,12 @@ def test_who_looks_is_looked_at(database: Database) -> None:
     claim(database)
     advance(database)
     with holding(database) as late:
-        task = enqueue_late(late)
+        with holding(database, "test_app") as other:
+            enqueue_late(other)
+            database.query(ADVANCE)
+            task = enqueue_late(late)
+            other.rollback()
+        database.query(ADVANCE)  # notes a later time
         with holding(database, "test_app") as other:
             enqueue_late(other)
             late.execute(ADVANCE)
