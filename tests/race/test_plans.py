@@ -131,6 +131,23 @@ def test_a_dequeue_claims_no_more_than_it_was_asked(database: Database, batch_si
     assert database.value(processing) == batch_size
 
 
+def test_a_plan_from_when_the_queue_was_small_reads_little(database: Database) -> None:
+    """What reads the whole of a small table cheaply is kept by a session while the table grows."""
+    configure(database)
+    enqueue(database, 500)
+    analyze(database)
+    worker = database.connect("test_worker")
+    dequeue(worker)
+    fill(database, "completed")
+    enqueue(database, 1, priority=9)
+    flush(worker)
+    before = rows_read(database)
+    (row,) = dequeue(worker, batch_size=1)
+    flush(worker)
+    assert row["priority"] == 9
+    assert rows_read(database) - before < 300
+
+
 def test_upkeep_reads_what_runs_once(database: Database) -> None:
     """Not once per other run, which looked cheaper by statistics from before anything ran."""
     runs = 200
