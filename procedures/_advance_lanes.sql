@@ -9,7 +9,8 @@
 -- 3. None of them is left (at once, if there is none but the caller, who sees what it has written itself): whatever was
 --    enqueued as of the note, or came back to a former lane, is committed by now. So in lane 0 nothing can be claimable
 --    before the first task that is there, or before the noted time where that is earlier; and a former lane gets no more.
---    The few left in it are moved to the current one, as many as 16 for each step since the last move.
+--    The few left in it are moved to the current one, as many as 16 for each step since the last move, or since there was
+--    nothing to move: or the first to come back after a long time would all be moved at once, however many.
 --
 -- claimed: priorities of tasks claimed just now. Others are left as they are: nothing dead is in their way.
 -- Locks: tried, one caller at a time in the database; the tasks that are moved, by id; locked ones are skipped.
@@ -75,6 +76,8 @@ begin
       where l.id = any(v_left) and l.status::text = 'enqueued' and l.retry_at is null  -- see _candidates
       order by l.id
       for no key update skip locked));
+  end if;
+  if cardinality(v_left) <= v_most then
     v_book.moved_no := v_book.no;
   end if;
 

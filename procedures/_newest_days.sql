@@ -1,5 +1,6 @@
 -- The newest days on which tasks under a filter finished, as many as hold so many tasks: from the ledger, so that whoever
--- looks for them reads these days and no others, however long the history and however rare they are in it.
+-- looks for them reads these days and no others, however long the history and however rare they are in it. The ledger keeps
+-- what was purged, so that is taken off: or days of which nothing is left would count as a page.
 --
 -- agent_ids, statuses: as _agent_ids and _statuses give them. from_day, to_day: inclusive days of finished_at in the
 --   reporting time zone, null for open. customers: null for all. most: how many tasks; null: all of them.
@@ -13,17 +14,44 @@ language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 #variable_conflict use_column
+declare
+  v_zone text := (select i.time_zone from installation i);
+  v_purged date := (  -- up to this day there may be less than the ledger says
+    select max((p.hour at time zone v_zone)::date)
+    from unnest(_newest_days.agent_ids) g(agent_id)
+    cross join lateral (
+      select u.hour from purged_tasks u where u.agent_id = g.agent_id order by u.hour desc limit 1) p);
+  v_found bigint := 0;
+  v_there bigint;
+  v_group record;
 begin
-  return query
-    select n.agent_id, n.status, n.day
-    from (
-      select l.agent_id, l.status, l.day, sum(l.tasks) as tasks,
-             coalesce(sum(sum(l.tasks) filter (where l.day < coalesce(whole_before, 'infinity')))
-                        over (order by l.day desc groups between unbounded preceding and 1 preceding), 0) as newer
-      from _ledger(_newest_days.agent_ids, _newest_days.statuses, customers) l
-      where l.day >= coalesce(from_day, '-infinity') and l.day <= coalesce(to_day, 'infinity')
-      group by l.agent_id, l.status, l.day) n
-    where n.tasks > 0 and (most is null or n.newer < most);
+  for v_group in
+    select l.agent_id, l.status, l.day, sum(l.tasks) as tasks
+    from _ledger(_newest_days.agent_ids, _newest_days.statuses, customers) l
+    where l.day >= coalesce(from_day, '-infinity') and l.day <= coalesce(to_day, 'infinity')
+    group by l.agent_id, l.status, l.day
+    having sum(l.tasks) > 0
+    order by l.day desc
+  loop
+    exit when v_group.day < day and v_found >= most;
+    v_there := v_group.tasks;
+    if v_group.day <= v_purged then
+      v_there := v_there - coalesce((
+        select sum(p.tasks)
+        from purged_tasks p
+        where p.agent_id = v_group.agent_id and p.status = v_group.status
+          and p.hour >= v_group.day::timestamp at time zone v_zone and p.hour < (v_group.day + 1)::timestamp at time zone v_zone
+          and (customers is null or p.customer = any(customers))), 0);
+      continue when v_there <= 0;
+    end if;
+    agent_id := v_group.agent_id;
+    status := v_group.status;
+    day := v_group.day;
+    return next;
+    if day < coalesce(whole_before, 'infinity') then
+      v_found := v_found + v_there;
+    end if;
+  end loop;
 end $$;
 
 comment on function lakequeue._newest_days(integer[], lakequeue.task_status[], date, date, text[], integer, date) is

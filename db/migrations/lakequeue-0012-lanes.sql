@@ -45,7 +45,7 @@ comment on column lakequeue.claim_books.noted_at is
 comment on column lakequeue.claim_books.noted_in is 'The transaction that noted it.';
 comment on column lakequeue.claim_books.holders is
   'Who could still commit to lane 0 as of noted_at or to a former lane: the writers of tasks once the note was committed; null: not looked yet.';
-comment on column lakequeue.claim_books.moved_no is 'The number at which what was left in a former lane was last moved.';
+comment on column lakequeue.claim_books.moved_no is 'The number at which what was left in a former lane was last moved, or nothing was left.';
 
 -- What runs is read from a place on. It is the newest id at the claim; what runs on and on is moved to a later one.
 alter table lakequeue.task_attempts add column place bigint not null default 0;

@@ -1,7 +1,7 @@
 -- The days on which tasks under a filter finished, as many as hold so many; who looks for a customer's tasks reads these alone.
 begin;
 \ir scenarios.sql
-select plan(11);
+select plan(14);
 
 update installation set time_zone = 'Asia/Tokyo';
 create temporary table made (task bigint, customer text);
@@ -57,6 +57,12 @@ select is(
   (select array_agg(t.id order by t.finished_at desc)
    from (select t.* from tasks t where t.finished_at <= '2026-01-05 12:00+00' order by t.finished_at desc limit 2) t),
   'a page of a customer that begins within a day goes on to the next days');
+
+-- What was purged stands in the ledger, and nowhere else.
+select is(p.tasks, 1, '(the failed one is purged)') from purge_tasks('1 day') p;
+select is(pg_temp.days(to_day => '2026-01-03', most => 2), '01-03 completed, 01-01 completed', 'it does not count any more');
+select is((select count(*) from list_tasks(to_day => '2026-01-03', statuses => '{completed,failed}', customers => '{acme}', page_size => 2)),
+  2::bigint, 'so a page goes on to what is left of older days');
 
 select * from finish();
 rollback;
