@@ -21,7 +21,8 @@ begin
            least(g.max_tpm, (select e.max_tpm from model_endpoints e where e.id = a.endpoint_id)), g.lease_duration,
            t.lease_expires_at, g.parameters, v_prices, a.reserves_calls
     from task_attempts a
-    join tasks t on t.id = a.task_id
+    -- LIMIT keeps it a probe: planned while there were few tasks, a join reads them all, and a worker keeps that plan
+    cross join lateral (select x.* from tasks x where x.id = a.task_id limit 1) t
     join agents g on g.id = a.agent_id
     where a.id = any(attempts)
     order by t.priority desc, t.created_at, t.id;

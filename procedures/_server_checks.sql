@@ -34,7 +34,7 @@ begin
      limit 1)
     union all
     (select 'horizon', coalesce(h.transactions, 0), 'transactions', 100000, 1000000,
-            format('%s keeps what %s transactions have left behind, so claims get slower; end it: %s', h.who, h.transactions,
+            format('%s keeps what %s transactions have left behind, so pages get slower; end it: %s', h.who, h.transactions,
                    h.ends_by)
      from (values (1)) one(row)
      left join (select o.* from holders o where o.here) h on true

@@ -11,7 +11,7 @@
 --   unknown agent; 55P03 see Locks in db/README.md: call again.
 -- Locks: tries the throttle locks of the endpoints that have claimable tasks, exclusive where a limit applies, else
 --   shared, from a random start; waits, at most 250 ms, for one of them and only while holding none; then the claimed
---   tasks, skipping locked ones.
+--   tasks, skipping locked ones; now and then those of _advance_lanes and _note_running.
 create or replace function lakequeue.dequeue_tasks(
   worker text, batch_size integer default 10, agents text[] default null)
 returns table (

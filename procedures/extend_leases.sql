@@ -47,7 +47,8 @@ begin
     select u.number, u.attempt, u.token, u.input, u.output, u.cached, a.task_id, a.status, a.run_key, g.lease_duration
     from unnest(attempts, tokens, input_tokens, output_tokens, cached_tokens)
       with ordinality u(attempt, token, input, output, cached, number)
-    left join task_attempts a on a.id = u.attempt
+    left join lateral (  -- LIMIT keeps it a probe, whatever the table was when this was planned
+      select x.task_id, x.status, x.run_key, x.agent_id from task_attempts x where x.id = u.attempt limit 1) a on true
     left join agents g on g.id = a.agent_id
     order by u.number
   loop

@@ -21,8 +21,9 @@
 --     no trace: their cost stays unknown.
 --   compute_fetch: how long the process that asks billing has been silent; it is lost after a minute.
 --   copy: 1 in a database that is a copy of the installation's (see check_home).
---   long_transaction: the oldest transaction, of this database or writing in another one; with it dead rows pile up, and a
---     queue is slowed down within minutes (10,000 dead rows made a claim 8 times slower, 100,000 made it 95 times slower).
+--   long_transaction: the oldest transaction, of this database or writing in another one; with it dead rows pile up, and what
+--     passes them is slowed down within minutes (10,000 made a claim 8 times slower, 100,000 made it 95 times slower, before
+--     rule 16 kept claims away from them).
 --   horizon: how many transactions ago the oldest one began that keeps dead rows here; so many leave about as many dead rows.
 --   dead_rows: of the worst table of ours, 10,000 and 100,000 (see above) beside a tenth and a half of its live ones.
 --   xid_age: transactions since the oldest row that is not frozen; autovacuum should act at autovacuum_freeze_max_age (limits:

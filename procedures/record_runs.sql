@@ -36,7 +36,7 @@ begin
       from unnest(attempts, run_ids) with ordinality p(attempt, run_id, number)
       order by p.attempt, p.number
     ) u
-    where a.id = u.attempt and a.run_id is null
+    where a.id = u.attempt and a.id = any(attempts) and a.run_id is null
     returning a.id
   )
   select coalesce(array_agg(r.id), '{}') into v_recorded from recorded r;
@@ -48,7 +48,8 @@ begin
                 when a.id = any(v_recorded) then 'recorded'
                 else 'duplicate' end
     from unnest(attempts, run_ids) with ordinality u(attempt, run_id, number)
-    left join task_attempts a on a.id = u.attempt
+    left join lateral (  -- LIMIT keeps it a probe, whatever the table was when this was planned
+      select x.id, x.run_id from task_attempts x where x.id = u.attempt limit 1) a on true
     order by u.number;
 end $$;
 

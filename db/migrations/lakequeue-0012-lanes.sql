@@ -1,6 +1,6 @@
 -- depends: lakequeue-0011-roles
 -- Rule 16: claims and the throttle's count stay away from dead entries, however long somebody holds a snapshot. Lanes
--- (db/README.md, "Why a held snapshot does not matter") for what may be claimed, and a place from which what runs is read.
+-- (db/README.md, "Held snapshots") for what may be claimed, and a place from which what runs is read.
 --
 -- Builds two indexes anew, in one transaction: some seconds per million tasks, during which tasks are locked.
 

@@ -23,7 +23,7 @@ select is(to_jsonb(t), to_jsonb(jsonb_populate_record(null::task_attempts, b.att
 from task_attempts t, before b, changed c where t.id = :a;
 select is((select ended_at from model_calls where attempt_id = :a), _now(), 'its run has ended, and its calls with it');
 
--- A success with result and usage costs one version of the row; each would stand in five indexes.
+-- A success with result and usage costs one version of the row; each would stand in four indexes.
 select start() as b \gset
 create function pg_temp.updates() returns bigint language sql as $$
   select pg_stat_get_xact_tuples_updated('lakequeue.task_attempts'::regclass) $$;

@@ -131,6 +131,29 @@ def test_a_dequeue_claims_no_more_than_it_was_asked(database: Database, batch_si
     assert database.value(processing) == batch_size
 
 
+def test_a_plan_from_when_there_was_little_reads_little(database: Database) -> None:
+    """To read a whole small table is cheap; a session keeps that plan while the table grows."""
+    configure(database)
+    worker = database.connect("test_worker")
+
+    def claim_and_tell() -> None:
+        enqueue(database, 1, priority=9)
+        (row,) = dequeue(worker, batch_size=1)
+        assert row["priority"] == 9
+        call(worker, "record_runs", attempts=[row["attempt_id"]], run_ids=[1])
+        call(worker, "extend_leases", attempts=[row["attempt_id"]])
+        flush(worker)
+
+    enqueue(database, 300)
+    dequeue(worker, batch_size=300)
+    analyze(database)
+    claim_and_tell()
+    fill(database, "completed")
+    before = rows_read(database)
+    claim_and_tell()
+    assert rows_read(database) - before < 300
+
+
 def test_upkeep_reads_what_runs_once(database: Database) -> None:
     """Not once per other run, which looked cheaper by statistics from before anything ran."""
     runs = 200
