@@ -8,7 +8,7 @@
 -- callbacks: JSON array of objects with record_callback's parameters as keys (attempt, token, outcome, ...).
 -- Returns a row per report, in order: its answer, or refused with the reason in message.
 -- Errors: LQ422 no array, or an element that is no object; LQ400 more than 1,000.
--- Locks: the tasks' rows in id order, so that two calls cannot deadlock.
+-- Locks: the rows of the tasks whose tokens are right, in id order, so that two calls cannot deadlock.
 create or replace function lakequeue.record_callbacks(callbacks json)
 returns table ("position" integer, attempt_id bigint, answer text, message text)
 language plpgsql volatile security definer
@@ -21,6 +21,7 @@ as $$
 declare
   v_callbacks jsonb := _clean_json(callbacks);
   v_attempts bigint[];
+  v_tasks bigint[];
   v_answers text[];
   v_messages text[];
   v_accepted bigint[];
@@ -38,11 +39,14 @@ begin
     select case when c.value ->> 'attempt' ~ '^[0-9]{1,18}$' then (c.value ->> 'attempt')::bigint end
     from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
     order by c.number);
+  v_tasks := array(  -- a wrong token locks nothing
+    select a.task_id
+    from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
+    cross join lateral (select x.id, x.task_id, x.run_key from task_attempts x where x.id = v_attempts[c.number] limit 1) a
+    cross join installation i
+    where _token_fits(a.id, a.run_key, c.value ->> 'token', i.secret));
   begin
-    perform from tasks t
-    where t.id = any(array(select a.task_id from task_attempts a where a.id = any(v_attempts)))
-    order by t.id
-    for no key update;
+    perform from tasks t where t.id = any(v_tasks) order by t.id for no key update;
     select _complete(
              array_agg(c.attempt), array_agg(c.token), array_agg(c.result), array_agg(c.confidence), array_agg(c.input_tokens),
              array_agg(c.output_tokens), array_agg(c.cached_tokens), array_agg(c.llm_cost), array_agg(c.usage_complete),
@@ -53,19 +57,18 @@ begin
              min(a.task_id) filter (where r.outcome = 'failure') over (partition by a.agent_id) as first_failure
       from jsonb_to_recordset(v_callbacks) as r(
         attempt bigint, token text, outcome text, result json, confidence real, input_tokens bigint,
-        output_tokens bigint, cached_tokens bigint, llm_cost numeric, usage_complete boolean, run_id bigint, trace_id text)
+        output_tokens bigint, cached_tokens bigint, llm_cost numeric, usage_complete boolean, run_id bigint, trace_id text,
+        retry_after text)
       cross join lateral (select x.task_id, x.agent_id from task_attempts x where x.id = r.attempt limit 1) a) c
-    where c.outcome = 'success' and c.result is not null and c.reports = 1 and (c.first_failure > c.task_id) is not false
+    where c.outcome = 'success' and c.result is not null and c.retry_after is null and c.reports = 1
+      and (c.first_failure > c.task_id) is not false
       and c.attempt = any(v_attempts);
   exception when others then
     -- Only what a report itself is guilty of; a deadlock or a full disk is not.
     if sqlstate not like 'LQ%' and sqlstate not like '22%' then
       raise;
     end if;
-    perform from tasks t  -- the locks were undone with the pass
-    where t.id = any(array(select a.task_id from task_attempts a where a.id = any(v_attempts)))
-    order by t.id
-    for no key update;
+    perform from tasks t where t.id = any(v_tasks) order by t.id for no key update;  -- these were undone with the pass
   end;
   v_answers := array_fill(null::text, array[jsonb_array_length(v_callbacks)]);
   v_messages := v_answers;

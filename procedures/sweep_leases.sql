@@ -87,7 +87,7 @@ begin
     where coalesce(a.learnt_at <= v_now - interval '1 minute', true)
       -- only of those that work, so that an idle database writes nothing
       and coalesce(
-        (select true from task_attempts s where s.endpoint_id = a.model_endpoint_id and s.run_ended_at is null limit 1),
+        (select true from _running(array[a.model_endpoint_id]) limit 1),
         (select true from task_attempts s
          where s.endpoint_id = a.model_endpoint_id and s.run_ended_at > v_now - interval '2 minutes' limit 1))
     order by a.learnt_at nulls first, a.id

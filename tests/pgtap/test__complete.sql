@@ -57,7 +57,8 @@ select b.number, jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
          'usage_complete', case when r.input < 0.4 then true when r.input > 0.98 then true end,
          'run_id', case when r.confidence < 0.3 then floor(r.confidence * 1000) end,
          'trace_id', case when r.confidence between 0.2 and 0.8 then repeat('tr ', (r.confidence * 300)::integer) end,
-         'error_class', case when r.result > 0.5 then 'odd' end))
+         'error_class', case when r.result > 0.5 then 'odd' end,
+         'retry_after', case when r.confidence between 0.4 and 0.43 then '1 min' when r.confidence between 0.43 and 0.47 then 'soon' end))
        order by r.place) as reports
 from (select n as number, 1 + floor(random() * 12)::integer as length, random() < 0.3 as careless from generate_series(1, 30) n) b
 cross join lateral generate_series(1, b.length) l

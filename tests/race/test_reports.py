@@ -61,6 +61,23 @@ def expire(database: Database, clock: Clock) -> None:
         call(worker, "sweep_leases")
 
 
+@pytest.mark.parametrize("server", ["embedded"], indirect=True)
+def test_who_has_no_token_locks_nothing(database: Database) -> None:
+    configure(database)
+    enqueue(database, 2)
+    rows = dequeue(database.connect("test_worker"), "w", batch_size=2)
+    tokens = [rows[0]["callback_token"], "forged"]
+    reports = [
+        {"attempt": row["attempt_id"], "token": token, "outcome": "success", "result": {"total": 1}}
+        for row, token in zip(rows, tokens, strict=True)
+    ]
+    with holding(database, "test_web") as web:
+        said = call(web, "record_callbacks", callbacks=Json(reports))
+        assert [row["answer"] for row in said] == ["accepted", "refused"]
+        free = database.query("select id from lakequeue.tasks for update skip locked")
+        assert free == [(rows[1]["task_id"],)]
+
+
 # --- the same report again and again ----------------------------------------------------------
 
 
