@@ -13,23 +13,33 @@ declare
   v_newest bigint := coalesce(pg_sequence_last_value('lakequeue.task_attempts_id_seq'), 0);
   v_endpoint_id integer;
   v_ids bigint[];
+  v_places bigint[];
+  v_moved bigint[];
   v_no bigint;
 begin
   foreach v_endpoint_id in array endpoints loop
-    v_ids := array(select r.id from _running(array[v_endpoint_id]) r);
-    update task_attempts a set place = v_newest
-    where a.id = any(array(
-      select r.id from task_attempts r
-      where r.id = any(v_ids) and r.place < v_newest - greatest(250, 4 * cardinality(v_ids)) and r.run_ended_at is null
-      order by r.id
-      for no key update skip locked));
+    select coalesce(array_agg(r.id), '{}'), coalesce(array_agg(r.place), '{}') into v_ids, v_places
+    from _running(array[v_endpoint_id]) r;
+    with moved as (
+      update task_attempts a set place = v_newest
+      where a.id = any(array(
+        select r.id from task_attempts r
+        where r.id = any(array(
+            select s.id from unnest(v_ids, v_places) s(id, place)
+            where s.place < v_newest - greatest(250, 4 * cardinality(v_ids))))
+          and r.run_ended_at is null
+        order by r.id
+        for no key update skip locked))
+      returning a.id
+    )
+    select coalesce(array_agg(m.id), '{}') into v_moved from moved m;
     select k.no into v_no from running_books k where k.endpoint_id = v_endpoint_id order by k.no desc limit 1;
     if not found then
       insert into running_books (endpoint_id) values (v_endpoint_id) returning no into v_no;
     end if;
     update running_books k
     set no = k.no + 1,
-        place_from = coalesce((select min(a.place) from task_attempts a where a.id = any(v_ids) and a.run_ended_at is null), v_newest)
+        place_from = coalesce((select min(s.place) from unnest(v_ids, v_places) s(id, place) where s.id <> all(v_moved)), v_newest)
     where k.endpoint_id = v_endpoint_id and k.no = v_no;
   end loop;
 end $$;

@@ -74,12 +74,14 @@ CALLS = [
         "dequeue_tasks('alive', 10)",
         lambda rows: [row[0] for row in rows] == ["claimed"] * 10,
         rows=3000,  # each attempt that runs under a limit
+        blocks=1500,  # now and then with the upkeep of lanes
     ),
     Call(
         WORKER,
         "dequeue_tasks('alive', 10, array['limited'])",
         lambda rows: {row[0] for row in rows} == {"claimed"},
         rows=3000,
+        blocks=1500,
     ),
     Call(WORKER, "dequeue_tasks('alive', 10, array['full'])", gives()),
     Call(
@@ -105,7 +107,7 @@ CALLS = [
         "sweep_leases(50)",
         lambda rows: rows[0][0] > 0 and rows[0][1] == 50,
         rows=8000,
-        blocks=10_000,
+        blocks=12_500,
     ),
     Call(WORKER, "record_usage(%(succeeded)s, 1000, 100)", gives("recorded")),
     Call(WORKER, "attempts_to_settle(100)"),
