@@ -343,13 +343,14 @@ def test_killed_or_interrupted_the_next_one_goes_on(data_dir: Path, tmp_path: Pa
         return count
 
     before = completed()
-    killed = start("parse", folder, "--data-dir", data_dir)
+    one_by_one = ["--data-dir", data_dir, "--jobs=1"]  # or it is done before it can be interrupted
+    killed = start("parse", folder, *one_by_one)
     until(lambda: completed() >= before + 2)
     killed.kill()
     killed.communicate()
 
     before = completed()
-    interrupted = start("parse", folder, "--data-dir", data_dir)
+    interrupted = start("parse", folder, *one_by_one)
     until(lambda: completed() > before)
     interrupted.send_signal(signal.SIGINT)
     # 2 seconds on a quiet machine; up to 12 where runs and the last calls must be given up.
