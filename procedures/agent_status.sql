@@ -39,7 +39,8 @@ begin
         select r.agent_id, r.tasks from task_rollups r
         where r.agent_id = any(v_agent_ids) and r.status = 'enqueued'
         union all
-        select s.agent_id, s.tasks from task_deltas d cross join lateral _delta_sides(d) s where s.status = 'enqueued'
+        select s.agent_id, s.tasks from task_deltas d cross join lateral _delta_sides(d) s
+        where d.id > (select _folded_to()) and s.status = 'enqueued'
       ) l
       group by l.agent_id
     )

@@ -44,7 +44,9 @@ declare
   v_now timestamptz := _now();
   v_zone text := (select i.time_zone from installation i);
   v_today date := _day(v_now);
-  v_deltas bigint := (select max(d.id) from task_deltas d) - (select min(d.id) from task_deltas d) + 1;
+  v_folded_to bigint := _folded_to();
+  v_deltas bigint := (select max(d.id) from task_deltas d where d.id > v_folded_to)
+    - (select min(d.id) from task_deltas d where d.id > v_folded_to) + 1;
   v_open boolean;
 begin
   v_open := exists (select from agents g where g.paused_at is null and _has_claimable(g.id))

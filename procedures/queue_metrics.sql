@@ -38,7 +38,7 @@ begin
              s.ran, s.priced, s.input_told, s.output_told, s.cached_told, s.cost_told
       from task_deltas d
       cross join lateral _delta_sides(d) s
-      where s.agent_id = any(v_agent_ids) and s.status = any(v_statuses)
+      where d.id > (select _folded_to()) and s.agent_id = any(v_agent_ids) and s.status = any(v_statuses)
         and (customers is null or s.customer = any(customers))
     ), in_range as (
       select g.*
