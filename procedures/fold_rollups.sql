@@ -7,9 +7,9 @@
 -- from before it drew until it ends. So a fold notes the newest id drawn, then (in this order) who has that lock. Once none
 -- of these is left, at once if there was none, a later look that finds nothing unfolded up to the note sees all there will
 -- ever be, and moves the mark to it, or up to the oldest one found. They are looked up in this database's locks, since a
--- snapshot would have an idle writer in any other database stall this. A transaction that is prepared meanwhile has another
--- name then; so any prepared one counts. The caller sees its own deltas. Under REPEATABLE READ the look may be older than
--- the end of a writer: then the mark stays.
+-- snapshot would have an idle writer in any other database stall this. A prepared transaction has another name once the
+-- server was started anew; so any with such a name counts. The caller sees its own deltas. Under REPEATABLE READ the look
+-- may be older than the end of a writer: then the mark stays.
 --
 -- batch_size: most deltas, 1 to 100000.
 -- Returns how many were folded; call again while it equals batch_size.

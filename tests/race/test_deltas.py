@@ -142,10 +142,10 @@ def test_a_writer_in_another_database_stalls_nothing(database: Database) -> None
 
 
 def test_whatever_happens_numbers_are_exact(database: Database) -> None:
-    """Random steps; some of them in transactions that stay open, some readers with old snapshots."""
+    """Random steps, some in transactions that stay open, some of readers with old snapshots."""
     configure(database, max_attempts=2)
     dice = random.Random(8)
-    connections = [database.connect(autocommit=False) for _ in range(6)]
+    connections = [database.connect(autocommit=False) for _ in range(4)]
     watcher = database.connect()
     is_open: dict[Connection, str] = {}
     marks: set[int] = set()
@@ -168,11 +168,11 @@ def test_whatever_happens_numbers_are_exact(database: Database) -> None:
                     report(connection, row, dice.choice(["failure", "permanent_failure"]))
         return what
 
-    for _ in range(120):
+    for _ in range(100):
         step = dice.random()
-        if step < 0.35:
+        if step < 0.45:
             watcher.execute(FOLD, [dice.choice([1, 3, 100])])
-        elif step < 0.55 and is_open:
+        elif step < 0.7 and is_open:
             connection = dice.choice(list(is_open))
             if is_open.pop(connection) == "reads":
                 assert_told(connection)
@@ -189,8 +189,9 @@ def test_whatever_happens_numbers_are_exact(database: Database) -> None:
         assert_told(watcher)
         marks.add(mark(database))
         held_back += mark(database) < drawn(database)
-    assert len(marks) > 15, marks
-    assert held_back > 20
+    # Something must have happened for that to mean something.
+    assert len(marks) >= 8, marks
+    assert held_back >= 20
     for connection in is_open:
         connection.commit()
         connection.close()
