@@ -73,6 +73,9 @@ begin
            sum(s.cached_told), sum(s.cost_told)
     from sides s
     group by s.agent_id, s.customer, s.status, s.day
+    -- what has come and gone since the last fold changes nothing: no new version of its row, which a held snapshot would keep
+    having (sum(s.tasks), sum(s.input_tokens), sum(s.output_tokens), sum(s.cached_tokens), sum(s.llm_cost), sum(s.ran), sum(s.priced),
+            sum(s.input_told), sum(s.output_told), sum(s.cached_told), sum(s.cost_told)) <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     order by s.agent_id, s.status, s.day, s.customer
     on conflict (agent_id, status, day, customer) do update
     set tasks = r.tasks + excluded.tasks,

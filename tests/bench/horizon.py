@@ -27,7 +27,11 @@ CALLS = {
     "claim of 10": "select * from lakequeue.dequeue_tasks('w', 10, '{free}')",
     "throttled claim": "select * from lakequeue.dequeue_tasks('w', 1, '{limited}')",
     "throttle count": "select * from lakequeue.explain_throttle('limited')",
-    "tasks waiting": "select * from lakequeue.agent_status('{limited}')",
+    "agent_status": "select * from lakequeue.agent_status('{limited}')",
+    "queue_metrics": "select * from lakequeue.queue_metrics()",
+    "latest_change": "select lakequeue.latest_change()",
+    "fold_rollups": "select lakequeue.fold_rollups()",
+    "sweep_leases": "select * from lakequeue.sweep_leases()",
 }
 
 
