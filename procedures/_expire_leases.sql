@@ -20,20 +20,20 @@ declare
   v_used numeric[];
 begin
   for v_task_id in
-    select t.id
-    from agents g
-    join tasks t on t.agent_id = g.id and t.status = 'processing'
-    left join lateral (  -- LIMIT keeps it a probe per task, whatever the statistics say
-      select r.job_id, r.run_id, r.checked_at from task_attempts r where r.task_id = t.id and r.status = 'running' limit 1) a
-      on v_looked_after
-    where t.lease_expires_at + g.reconcile_grace <= v_now
-      and (a.job_id is null or a.run_id is null
-           or (a.checked_at >= t.lease_expires_at + g.reconcile_grace and a.checked_at <= v_now - interval '1 minute'))
-      -- a scalar probe per task: as NOT EXISTS the planner would read all events and hash them
-      and (
-        select max(e.at) from task_events e
-        where e.task_id = t.id and e.kind = 'sweep_error' and e.at > v_now - interval '1 minute') is null
-    order by t.id
+    select d.task_id
+    from (
+      select p.task_id
+      from _processing() p
+      join agents g on g.id = p.agent_id
+      where p.lease_expires_at + g.reconcile_grace <= v_now
+        and (not v_looked_after or p.job_id is null or p.run_id is null
+             or (p.checked_at >= p.lease_expires_at + g.reconcile_grace and p.checked_at <= v_now - interval '1 minute'))
+      offset 0) d  -- or events would be looked for of all that runs
+    -- a scalar probe per task: as NOT EXISTS the planner would read all events and hash them
+    where (
+      select max(e.at) from task_events e
+      where e.task_id = d.task_id and e.kind = 'sweep_error' and e.at > v_now - interval '1 minute') is null
+    order by d.task_id
     limit batch_size
   loop
     begin

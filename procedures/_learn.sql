@@ -61,7 +61,7 @@ begin
     from (
       select s.id, coalesce(s.run_ended_at, v_now) - greatest(s.started_at, v_window_start) as alive
       from (
-        select r.* from task_attempts r where r.id = any(array(select u.id from _running(v_endpoints) u)) and r.run_ended_at is null
+        select r.* from _running(v_endpoints) r
         union all
         select r.* from task_attempts r where r.endpoint_id = any(v_endpoints) and r.run_ended_at > v_window_start
         offset 0  -- or the planner would read all of an index on the status instead

@@ -1,9 +1,7 @@
 -- The attempts at these endpoints whose runs are not known to have ended, from the place on that running_books says. In
 -- one snapshot, the caller's.
 create or replace function lakequeue._running(endpoints integer[])
-returns table (
-  id bigint, endpoint_id integer, agent_id integer, reserves_calls boolean, estimated_tokens bigint, input_tokens bigint,
-  output_tokens bigint, place bigint)
+returns setof lakequeue.task_attempts
 language plpgsql stable
 rows 100
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -15,8 +13,7 @@ begin
     left join lateral (
       select k.place_from from running_books k where k.endpoint_id = e.id order by k.no desc limit 1) b on true
     cross join lateral (
-      select r.id, r.endpoint_id, r.agent_id, r.reserves_calls, r.estimated_tokens, r.input_tokens, r.output_tokens,
-             r.place
+      select r.*
       from task_attempts r
       where r.endpoint_id = e.id and r.run_ended_at is null and r.place >= coalesce(b.place_from, 0)
       offset 0) a;  -- or the planner would read them all and merge

@@ -13,9 +13,13 @@ begin
     return;
   end if;
   insert into queue_samples (at, agent_id, enqueued, processing)
-  select v_at, a.id, _enqueued(a.id),
-         (select count(*) from tasks t where t.status = 'processing' and t.agent_id = a.id)
-  from agents a;
+  select v_at, a.id, coalesce(l.enqueued, 0), coalesce(l.processing, 0)
+  from agents a
+  left join (
+    select r.agent_id, sum(r.tasks) filter (where r.status = 'enqueued') as enqueued,
+           sum(r.tasks) filter (where r.status = 'processing') as processing
+    from _ledger(array(select g.id from agents g), '{enqueued,processing}', null) r
+    group by r.agent_id) l on l.agent_id = a.id;
   delete from queue_samples q where q.at < v_at - interval '35 days';
   delete from hourly_histogram h using agents a where h.agent_id = a.id and h.hour < v_at - interval '35 days';
 end $$;

@@ -26,14 +26,8 @@ begin
     with counted as (
       select l.status, sum(l.tasks) as tasks
       from _ledger(v_agent_ids, v_statuses, customers) l
-      where l.status <> 'processing'
-        and (l.day is null or (l.day >= coalesce(from_day, l.day) and l.day <= coalesce(to_day, l.day)))
+      where l.day is null or (l.day >= coalesce(from_day, l.day) and l.day <= coalesce(to_day, l.day))
       group by l.status
-      union all
-      select 'processing', count(*)
-      from tasks t
-      where t.status = 'processing' and t.agent_id = any(v_agent_ids)
-        and (customers is null or t.customer = any(customers))
     )
     select s.status::text, coalesce(c.tasks, 0)::bigint, s.status = any(v_concerned)
     from unnest(v_statuses) s(status)

@@ -38,21 +38,18 @@ begin
     select t.id
     from tasks t
     where t.id = any(array(
-        select p.id
-        from agents g
-        join tasks p on p.agent_id = g.id and p.status = 'processing'
-        cross join lateral (  -- LIMIT keeps it a probe per task, whatever the statistics say
-          select r.run_id, r.job_id, r.started_at from task_attempts r where r.task_id = p.id and r.status = 'running' limit 1) a
+        select p.task_id
+        from _processing() p
         left join workers w on w.name = p.locked_by
-        where g.id = any(v_agent_ids)
-          and a.run_id is null
-          and (v_relay is null or (v_relay = 'databricks') = (a.job_id is not null))
+        where p.agent_id = any(v_agent_ids)
+          and p.run_id is null
+          and (v_relay is null or (v_relay = 'databricks') = (p.job_id is not null))
           and p.locked_by <> adopt_attempts.worker
           and p.cancel_requested_at is null
           and p.lease_expires_at > v_now
           and coalesce(w.stopped_at is not null or w.heartbeat_at < v_now - interval '1 minute',
-                       a.started_at < v_now - interval '1 minute')
-        order by p.id
+                       p.started_at < v_now - interval '1 minute')
+        order by p.task_id
         limit batch_size))
       and t.status = 'processing'
     order by t.id

@@ -34,20 +34,16 @@ begin
     with spending as materialized (
       select s.* from _spending(array(select e.id from model_endpoints e), true) s
     ), live as materialized (
-      select l.agent_id, sum(l.tasks) as tasks
-      from (
-        select r.agent_id, r.tasks from task_rollups r
-        where r.agent_id = any(v_agent_ids) and r.status = 'enqueued'
-        union all
-        select s.agent_id, s.tasks from task_deltas d cross join lateral _delta_sides(d) s where s.status = 'enqueued'
-      ) l
+      select l.agent_id, sum(l.tasks) filter (where l.status = 'enqueued') as enqueued,
+             sum(l.tasks) filter (where l.status = 'processing') as processing
+      from _ledger(v_agent_ids, '{enqueued,processing}', null) l
       group by l.agent_id
     )
     select g.name, e.name, g.job_id, g.paused_at, g.paused_by, g.pause_reason,
-           coalesce((select l.tasks from live l where l.agent_id = g.id), 0)::bigint,
+           coalesce(l.enqueued, 0)::bigint,
            (select count(*) from tasks t
             where t.status = 'enqueued' and t.retry_at is not null and t.agent_id = g.id),
-           (select count(*) from tasks t where t.status = 'processing' and t.agent_id = g.id),
+           coalesce(l.processing, 0)::bigint,
            coalesce(mine.tasks, 0)::bigint, coalesce(mine.tokens, 0)::bigint,
            case when e.cooldown_until > v_now then e.cooldown_until end,
            v_now - (
@@ -70,6 +66,7 @@ begin
            ceil(g.run_input_tpm + g.run_output_tpm)::bigint
     from agents g
     join model_endpoints e on e.id = g.model_endpoint_id
+    left join live l on l.agent_id = g.id
     left join lateral (
       select sum(s.used[1]) as tasks, sum(s.used[2]) as tokens from spending s where s.agent_id = g.id) mine on true
     where g.id = any(v_agent_ids)

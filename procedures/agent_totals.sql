@@ -10,6 +10,7 @@ returns table (
   cached_tokens bigint, llm_cost numeric)
 language plpgsql stable security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -23,7 +24,7 @@ begin
     left join (
       select r.* from running_totals r
       union all
-      select n.* from task_deltas d cross join lateral _delta_gains(d) n) s on s.agent_id = g.id
+      select n.* from task_deltas d cross join lateral _delta_gains(d) n where d.id > (select _folded_to())) s on s.agent_id = g.id
     where g.id = any(v_agent_ids)
     group by g.id
     order by g.name;

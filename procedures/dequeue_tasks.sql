@@ -105,7 +105,9 @@ begin
           from task_attempts a join tasks t on t.id = a.task_id
           where a.id = any(v_claimed) and hashint8(a.id) % 64 = 0
           group by t.agent_id) u;
-    perform _note_running(v_exclusive);
+    -- What runs without limits is noted where nobody else claims just now.
+    perform _note_running(v_exclusive || array(
+      select s.id from unnest(v_shared) s(id) where pg_try_advisory_xact_lock(_lock_class(), s.id)));
   end if;
 
   if v_claimed <> '{}' then

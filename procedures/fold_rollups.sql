@@ -2,6 +2,15 @@
 -- that readers, who add both, never see a delta twice or not at all; also into running_totals. Once in 5 minutes it notes
 -- how long the queue is.
 --
+-- What was folded stays in the index as long as somebody holds a snapshot, so all begin behind what is known to be folded
+-- (_folded_to). Who has drawn an id and not committed could add a delta behind that; it has a writer's lock on task_deltas
+-- from before it drew until it ends. So a fold notes the newest id drawn, then (in this order) who has that lock. Once none
+-- of these is left, at once if there was none, a later look that finds nothing unfolded up to the note sees all there will
+-- ever be, and moves the mark to it, or up to the oldest one found. They are looked up in this database's locks, since a
+-- snapshot would have an idle writer in any other database stall this. A prepared transaction has another name once the
+-- server was started anew; so any with such a name counts. The caller sees its own deltas. Under REPEATABLE READ the look
+-- may be older than the end of a writer: then the mark stays.
+--
 -- batch_size: most deltas, 1 to 100000.
 -- Returns how many were folded; call again while it equals batch_size.
 -- Errors: LQ400 batch_size out of range.
@@ -17,6 +26,11 @@ as $$
 declare
   v_now timestamptz := _now();
   v_folded bigint;
+  v_book fold_books;
+  v_before fold_books;
+  v_drawn bigint;
+  v_writers text[];
+  v_settled boolean;
 begin
   if batch_size is null or batch_size not between 1 and 100000 then
     raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 100000', hint = 'The default is 10000.';
@@ -25,9 +39,28 @@ begin
     return 0;
   end if;
 
+  select k.* into v_book from fold_books k order by k.no desc limit 1;
+  if not found then
+    insert into fold_books default values returning * into v_book;
+  end if;
+  v_before := v_book;
+  v_drawn := coalesce(pg_sequence_last_value('lakequeue.task_deltas_id_seq'), 0);
+  select coalesce(array_agg(l.virtualtransaction), '{}') into v_writers
+  from pg_locks l
+  where l.locktype = 'relation' and l.relation = 'lakequeue.task_deltas'::regclass and l.mode = 'RowExclusiveLock' and l.granted
+    and l.database = (select d.oid from pg_database d where d.datname = current_database())
+    and l.pid is distinct from pg_backend_pid();
+  if v_writers = '{}' then
+    v_book.noted := v_drawn;
+    v_book.holders := '{}';
+  end if;
+  v_settled := current_setting('transaction_isolation') = 'read committed'
+    and (v_book.holders = '{}'
+         or not (v_book.holders && v_writers or exists (select from unnest(v_writers) w(name) where starts_with(w.name, '-1/'))));
+
   with folded as (
     delete from task_deltas d
-    where d.id = any(array(select o.id from task_deltas o order by o.id limit batch_size))
+    where d.id = any(array(select o.id from task_deltas o where o.id > v_book.folded_to order by o.id limit batch_size))
     returning d.*
   ), sides as materialized (
     select s.* from folded f cross join lateral _delta_sides(f) s
@@ -40,6 +73,9 @@ begin
            sum(s.cached_told), sum(s.cost_told)
     from sides s
     group by s.agent_id, s.customer, s.status, s.day
+    -- what has come and gone since the last fold changes nothing: no new version of its row, which a held snapshot would keep
+    having (sum(s.tasks), sum(s.input_tokens), sum(s.output_tokens), sum(s.cached_tokens), sum(s.llm_cost), sum(s.ran), sum(s.priced),
+            sum(s.input_told), sum(s.output_told), sum(s.cached_told), sum(s.cost_told)) <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     order by s.agent_id, s.status, s.day, s.customer
     on conflict (agent_id, status, day, customer) do update
     set tasks = r.tasks + excluded.tasks,
@@ -96,6 +132,19 @@ begin
         llm_cost = t.llm_cost + excluded.llm_cost
   )
   select count(*) into v_folded from folded;
+
+  if v_settled then
+    v_book.folded_to := coalesce(
+      (select min(d.id) - 1 from task_deltas d where d.id > v_book.folded_to and d.id <= v_book.noted), v_book.noted);
+    v_book.holders := '{}';
+    if v_book.folded_to = v_book.noted then
+      v_book.noted := v_drawn;
+      v_book.holders := v_writers;
+    end if;
+  end if;
+  update fold_books k
+  set no = k.no + 1, folded_to = v_book.folded_to, noted = v_book.noted, holders = v_book.holders
+  where k.no = v_book.no and v_book is distinct from v_before;
   if v_folded < batch_size then  -- for health, as in sweep_leases
     update upkeep u set done_at = v_now
     where u.kind = 'fold' and coalesce(u.done_at not between v_now - interval '30 seconds' and v_now, true);

@@ -44,12 +44,13 @@ declare
   v_now timestamptz := _now();
   v_zone text := (select i.time_zone from installation i);
   v_today date := _day(v_now);
-  v_deltas bigint := (select max(d.id) from task_deltas d) - (select min(d.id) from task_deltas d) + 1;
+  v_folded_to bigint := _folded_to();
+  v_deltas bigint := (select max(d.id) from task_deltas d where d.id > v_folded_to)
+    - (select min(d.id) from task_deltas d where d.id > v_folded_to) + 1;
   v_open boolean;
 begin
   v_open := exists (select from agents g where g.paused_at is null and _has_claimable(g.id))
-    or exists (select from agents g cross join lateral (
-                 select from tasks t where t.agent_id = g.id and t.status = 'processing' limit 1) p)
+    or exists (select from _processing())
     or (select min(t.retry_at) from tasks t where t.status = 'enqueued' and t.retry_at is not null) is not null;
   return query
     with attention as materialized (
@@ -62,21 +63,18 @@ begin
       order by s.oldest_waiting desc
       limit 1
     ), running as materialized (
-      select t.id, t.lease_expires_at + g.reconcile_grace as over_at,
-             case when a.run_id is null and coalesce(w.stopped_at is not null or w.heartbeat_at < v_now - interval '1 minute', true)
-                  then greatest(a.started_at, w.heartbeat_at) + interval '1 minute' end as adoptable_at
-      from agents g
-      join tasks t on t.agent_id = g.id and t.status = 'processing'
-      cross join lateral (  -- LIMIT keeps it a probe per task, whatever the statistics say
-        select r.run_id, r.started_at from task_attempts r where r.task_id = t.id and r.status = 'running' limit 1) a
-      left join workers w on w.name = t.locked_by
+      select p.task_id as id, p.lease_expires_at + g.reconcile_grace as over_at,
+             case when p.run_id is null and coalesce(w.stopped_at is not null or w.heartbeat_at < v_now - interval '1 minute', true)
+                  then greatest(p.started_at, w.heartbeat_at) + interval '1 minute' end as adoptable_at
+      from _processing() p
+      join agents g on g.id = p.agent_id
+      left join workers w on w.name = p.locked_by
     ), overdue as (
       select min(o.at) as at
       from ((select t.retry_at as at from tasks t
              where t.status = 'enqueued' and t.retry_at is not null order by t.retry_at limit 1)
             union all
-            (select a.presumed_dead_at from task_attempts a
-             where a.run_ended_at is null and a.presumed_dead_at is not null order by a.presumed_dead_at limit 1)) o
+            (select min(r.presumed_dead_at) from _running(array(select e.id from model_endpoints e)) r)) o
     ), done as (
       select u.kind, extract(epoch from v_now - u.done_at) as seconds from upkeep u
     ), differences as (

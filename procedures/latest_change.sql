@@ -24,7 +24,7 @@ declare
   v_events numeric;
 begin
   select max(n.id), sum(n.id) into v_committed, v_unfolded
-  from (select d.id from task_deltas d order by d.id desc limit 1000) n;
+  from (select d.id from task_deltas d where d.id > (select _folded_to()) order by d.id desc limit 1000) n;
   select max(n.id), sum(n.id) into v_event, v_events
   from (select e.id from task_events e order by e.id desc limit 20) n;
   return concat_ws('/', coalesce(v_drawn, 0), coalesce(v_committed, 0), coalesce(v_unfolded, 0), coalesce(v_event, 0),

@@ -94,11 +94,11 @@ begin
         and (customers is null or t.customer = any(customers))
         and (v_document is null or strpos(lower(t.document_path), v_document) > 0)
       union all
-      select t.id, t.created_at
-      from tasks t
-      where t.status = 'processing' and t.agent_id = any(v_agent_ids)
+      select t.task_id, t.created_at
+      from _processing() t
+      where t.agent_id = any(v_agent_ids)
         and 'processing' = any(v_statuses)
-        and (t.created_at, t.id) < (v_at, v_id)
+        and (t.created_at, t.task_id) < (v_at, v_id)
         and (customers is null or t.customer = any(customers))
         and (v_document is null or strpos(lower(t.document_path), v_document) > 0)
       order by 2 desc, 1 desc
@@ -106,9 +106,10 @@ begin
     )
     select t.id, g.name, t.customer, t.document_path, t.status::text, t.priority, t.created_at, t.finished_at,
            t.retry_at, t.attempt_count,
-           (select r.confidence
-            from task_attempts a join results r on r.attempt_id = a.id
-            where a.task_id = t.id and a.status = 'succeeded'),
+           case when t.status = 'completed' then (
+             select r.confidence
+             from task_attempts a join results r on r.attempt_id = a.id
+             where a.task_id = t.id and a.status = 'succeeded') end,
            t.error, p.listed_at
     from page p
     join tasks t on t.id = p.id

@@ -18,7 +18,7 @@ declare
 begin
   return query
     with held as materialized (
-      select t.locked_by, count(*) as tasks from tasks t where t.status = 'processing' group by t.locked_by
+      select p.locked_by, count(*) as tasks from _processing() p group by p.locked_by
     )
     select w.name, w.host, w.pid, w.version,
            case when w.stopped_at is null and w.heartbeat_at < v_now - interval '1 minute' then 'silent'

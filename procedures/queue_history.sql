@@ -56,7 +56,7 @@ begin
       select case when v_hourly then s.hour else s.day::timestamp at time zone v_zone end, s.status, s.tasks
       from task_deltas d
       cross join lateral _delta_sides(d) s
-      where s.agent_id = any(v_agent_ids) and s.day between v_first and v_last
+      where d.id > (select _folded_to()) and s.agent_id = any(v_agent_ids) and s.day between v_first and v_last
         and (customers is null or s.customer = any(customers))
     ), finished as (
       select g.at, sum(g.tasks) filter (where g.status = 'completed') as completed,

@@ -1,5 +1,5 @@
 -- Tasks by status, with their usage and response time: from rollups and unfolded deltas, exact at every
--- instant without a look at history; processing is counted live.
+-- instant without a look at history or at tasks.
 --
 -- from_day, to_day: inclusive days of finished_at in the reporting time zone, null for open; live tasks are "now" and
 --   always in. statuses, agents, customers: null for all.
@@ -38,7 +38,7 @@ begin
              s.ran, s.priced, s.input_told, s.output_told, s.cached_told, s.cost_told
       from task_deltas d
       cross join lateral _delta_sides(d) s
-      where s.agent_id = any(v_agent_ids) and s.status = any(v_statuses)
+      where d.id > (select _folded_to()) and s.agent_id = any(v_agent_ids) and s.status = any(v_statuses)
         and (customers is null or s.customer = any(customers))
     ), in_range as (
       select g.*
@@ -54,11 +54,6 @@ begin
              sum(g.ran) filter (where g.day is not null) as ran, sum(g.priced) filter (where g.day is not null) as priced
       from in_range g
       group by g.status
-    ), processing as (
-      select count(*) as tasks
-      from tasks t
-      where t.status = 'processing' and t.agent_id = any(v_agent_ids)
-        and (customers is null or t.customer = any(customers))
     ), response_times as (
       select b.bucket, sum(b.tasks) as tasks
       from (
@@ -81,13 +76,12 @@ begin
       where r.up_to >= r.total / 2.0
     )
     select s.status::text,
-           (case when s.status = 'processing' then p.tasks else coalesce(t.tasks, 0) end)::bigint,
+           coalesce(t.tasks, 0)::bigint,
            t.input_tokens::bigint, t.output_tokens::bigint, t.cached_tokens::bigint, t.llm_cost,
            coalesce(t.ran, 0)::bigint, coalesce(t.priced, 0)::bigint,
            case when s.status = 'completed' then m.response end
     from unnest(v_statuses) s(status)
     left join totals t on t.status = s.status
-    cross join processing p
     cross join median m
     order by s.status;
 end $$;

@@ -45,7 +45,7 @@ begin
       select case when v_hourly then s.hour else s.day::timestamp at time zone v_zone end, s.bucket, s.tasks
       from task_deltas d
       cross join lateral _delta_sides(d) s
-      where s.agent_id = any(v_agent_ids) and s.bucket is not null and (not v_hourly or s.hour is not null)
+      where d.id > (select _folded_to()) and s.agent_id = any(v_agent_ids) and s.bucket is not null and (not v_hourly or s.hour is not null)
         and s.day >= coalesce(from_day, s.day) and s.day <= coalesce(to_day, s.day)
         and (customers is null or s.customer = any(customers))
     ), buckets as (

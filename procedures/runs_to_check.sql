@@ -33,21 +33,19 @@ begin
 
   v_ids := array(
     with processing as (
-      select a.id, a.task_id, a.worker, a.job_id, t.lease_expires_at as due
-      from agents g
-      join tasks t on t.agent_id = g.id and t.status = 'processing'
-      cross join lateral (  -- LIMIT keeps it a probe per task, whatever the statistics say
-        select r.* from task_attempts r where r.task_id = t.id and r.status = 'running' limit 1) a
-      where a.run_id is not null
-        and (t.cancel_requested_at is not null or t.lease_expires_at <= v_now + g.lease_duration / 3)
-        and coalesce(a.checked_at <= v_now - interval '10 seconds' and a.checked_at < t.lease_expires_at + g.reconcile_grace, true)
+      select p.attempt_id as id, p.worker, p.job_id, p.lease_expires_at as due
+      from _processing() p
+      join agents g on g.id = p.agent_id
+      where p.run_id is not null
+        and (p.cancel_requested_at is not null or p.lease_expires_at <= v_now + g.lease_duration / 3)
+        and coalesce(p.checked_at <= v_now - interval '10 seconds' and p.checked_at < p.lease_expires_at + g.reconcile_grace, true)
     ), outlived as (
-      select a.id, a.task_id, a.worker, a.job_id, a.presumed_dead_at as due
-      from task_attempts a
-      where a.run_ended_at is null and a.presumed_dead_at is not null
-        and a.run_id is not null
-        and a.status not in ('running', 'succeeded')
-        and coalesce(a.checked_at <= v_now - interval '10 seconds', true)
+      select r.id, r.worker, r.job_id, r.presumed_dead_at as due
+      from _running(array(select e.id from model_endpoints e)) r
+      where r.presumed_dead_at is not null
+        and r.run_id is not null
+        and r.status not in ('running', 'succeeded')
+        and coalesce(r.checked_at <= v_now - interval '10 seconds', true)
     )
     select d.id
     from (select p.* from processing p union all select o.* from outlived o) d

@@ -50,9 +50,9 @@ begin
   v_ids := array(
     select t.id from tasks t
     where t.id = any(array(
-      select a.task_id from task_attempts a
-      where a.run_ended_at is null and a.presumed_dead_at is not null and a.presumed_dead_at <= v_now
-      order by a.presumed_dead_at
+      select r.task_id from _running(array(select e.id from model_endpoints e)) r
+      where r.presumed_dead_at <= v_now
+      order by r.presumed_dead_at
       limit batch_size))
     order by t.id
     for no key update skip locked);

@@ -66,7 +66,7 @@ select start() as broken \gset
 select task_of(:broken) as broken_task \gset
 select start() as better \gset
 savepoint whole;
-delete from task_attempts where id = :broken;
+alter table tasks add constraint broken check (status = 'processing' or id <> :broken_task) not valid;
 select advance('10 min') \gset
 select is(_expire_leases(50), 2, 'a row that cannot be ended stops none of the others');
 select is(array[states(:good), states(:better)], array['enqueued expired', 'enqueued expired'], 'neither before nor after it');

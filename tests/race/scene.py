@@ -190,6 +190,9 @@ select 'dedup: ' || t.dedup_key || ' is held ' || count(*) || ' times'
  where t.dedup_key is not null and t.status not in ('failed', 'cancelled')
  group by t.agent_id, t.customer, t.dedup_key having count(*) > 1
 union all
+select 'rule 15: delta ' || d.id || ' came below the mark'
+  from lakequeue.task_deltas d where d.id <= lakequeue._folded_to()
+union all
 select 'rule 15: ' || p.how || ' ' || p::text
   from ((select 'kept, not true:' as how, k.* from (table kept except table brute) k)
         union all

@@ -1,0 +1,3 @@
+set local role lakequeue_owner;
+
+drop table lakequeue.fold_books;
