@@ -40,18 +40,21 @@ begin
     where t.id = any(array(
         select p.id
         from _running(array(select e.id from model_endpoints e)) a
-        cross join lateral (  -- as in _processing, of the few without a run
-          select k.* from tasks k where k.id = a.task_id and k.status::text = 'processing' limit 1) p
-        left join workers w on w.name = p.locked_by
+        left join workers w on w.name = a.worker
+        cross join lateral (  -- as in _processing, of the few that are left over
+          select k.id, k.cancel_requested_at, k.lease_expires_at
+          from tasks k
+          where k.id = a.task_id and k.status::text = 'processing'
+          limit 1) p
         where a.agent_id = any(v_agent_ids)
           and a.status = 'running'
           and a.run_id is null
           and (v_relay is null or (v_relay = 'databricks') = (a.job_id is not null))
-          and p.locked_by <> adopt_attempts.worker
-          and p.cancel_requested_at is null
-          and p.lease_expires_at > v_now
+          and a.worker <> adopt_attempts.worker
           and coalesce(w.stopped_at is not null or w.heartbeat_at < v_now - interval '1 minute',
                        a.started_at < v_now - interval '1 minute')
+          and p.cancel_requested_at is null
+          and p.lease_expires_at > v_now
         order by p.id
         limit batch_size))
       and t.status = 'processing'
