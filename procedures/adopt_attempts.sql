@@ -44,7 +44,7 @@ begin
         cross join lateral (  -- as in _processing, of the few that are left over
           select k.id, k.cancel_requested_at, k.lease_expires_at
           from tasks k
-          where k.id = a.task_id and k.status::text = 'processing'
+          where k.id = a.task_id and k.status = 'processing'
           limit 1) p
         where a.agent_id = any(v_agent_ids)
           and a.status = 'running'
