@@ -1,6 +1,5 @@
--- What is processing: tasks with their running attempts, by way of what runs at all endpoints (_running), not by tasks_processing
--- or by key, where a snapshot held by somebody else keeps an entry of every task that was claimed, and of every place that an
--- attempt was moved to. In one snapshot, the caller's.
+-- What is processing: tasks with their running attempts, by way of what runs at all endpoints (_running): there is no index of
+-- it, since a snapshot held by somebody else would keep an entry of every task that was claimed. In one snapshot, the caller's.
 create or replace function lakequeue._processing()
 returns table (
   task_id bigint, agent_id integer, customer text, document_path text, created_at timestamptz, locked_by text,
@@ -15,10 +14,10 @@ begin
   return query
     select t.*, r.id, r.worker, r.run_id, r.job_id, r.started_at, r.checked_at
     from _running(array(select e.id from model_endpoints e)) r
-    cross join lateral (  -- LIMIT keeps it a probe per task, the cast by its key
+    cross join lateral (  -- LIMIT keeps it a probe per task, whatever the statistics say
       select k.id, k.agent_id, k.customer, k.document_path, k.created_at, k.locked_by, k.lease_expires_at, k.cancel_requested_at
       from tasks k
-      where k.id = r.task_id and k.status::text = 'processing'
+      where k.id = r.task_id and k.status = 'processing'
       limit 1) t
     where r.status = 'running';
 end $$;

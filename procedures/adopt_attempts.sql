@@ -38,18 +38,24 @@ begin
     select t.id
     from tasks t
     where t.id = any(array(
-        select p.task_id
-        from _processing() p
-        left join workers w on w.name = p.locked_by
-        where p.agent_id = any(v_agent_ids)
-          and p.run_id is null
-          and (v_relay is null or (v_relay = 'databricks') = (p.job_id is not null))
-          and p.locked_by <> adopt_attempts.worker
+        select p.id
+        from _running(array(select e.id from model_endpoints e)) a
+        left join workers w on w.name = a.worker
+        cross join lateral (  -- as in _processing, of the few that are left over
+          select k.id, k.cancel_requested_at, k.lease_expires_at
+          from tasks k
+          where k.id = a.task_id and k.status = 'processing'
+          limit 1) p
+        where a.agent_id = any(v_agent_ids)
+          and a.status = 'running'
+          and a.run_id is null
+          and (v_relay is null or (v_relay = 'databricks') = (a.job_id is not null))
+          and a.worker <> adopt_attempts.worker
+          and coalesce(w.stopped_at is not null or w.heartbeat_at < v_now - interval '1 minute',
+                       a.started_at < v_now - interval '1 minute')
           and p.cancel_requested_at is null
           and p.lease_expires_at > v_now
-          and coalesce(w.stopped_at is not null or w.heartbeat_at < v_now - interval '1 minute',
-                       p.started_at < v_now - interval '1 minute')
-        order by p.task_id
+        order by p.id
         limit batch_size))
       and t.status = 'processing'
     order by t.id

@@ -18,7 +18,10 @@ declare
 begin
   return query
     with held as materialized (
-      select p.locked_by, count(*) as tasks from _processing() p group by p.locked_by
+      select r.worker, count(*) as tasks
+      from _running(array(select e.id from model_endpoints e)) r
+      where r.status = 'running'
+      group by r.worker
     )
     select w.name, w.host, w.pid, w.version,
            case when w.stopped_at is null and w.heartbeat_at < v_now - interval '1 minute' then 'silent'
@@ -27,7 +30,7 @@ begin
                 else 'stopped' end,
            w.started_at, w.heartbeat_at, w.stopped_at, coalesce(h.tasks, 0)
     from workers w
-    left join held h on h.locked_by = w.name
+    left join held h on h.worker = w.name
     where w.stopped_at is null or w.stopped_at > v_now - interval '1 day'
     order by w.heartbeat_at desc, w.name
     limit 200;

@@ -240,6 +240,32 @@ def test_what_was_told_before_the_migration_is_counted(database: Database) -> No
     assert after == [unknown if row[0] == "failed" else row for row in told]
 
 
+@on_one_server
+def test_deltas_are_read_from_a_mark_on_whatever_was_there(database: Database) -> None:
+    """0014: folded or not, before it, while it is reverted, and after."""
+    owner = database.connect()
+    call(owner, "configure_agent", agent="a")
+
+    def add() -> None:
+        for name in ("/1", "/2"):
+            call(owner, "enqueue_task", agent="a", document_path=name)
+
+    add()
+    call(owner, "fold_rollups")
+    add()
+    told = database.query("select * from lakequeue.queue_metrics()")
+    migrate.revert_to(database.conninfo(), "lakequeue-0013-attempts")
+    assert database.value("select count(*) from lakequeue.task_deltas") == 2
+    migrate.migrate(database.conninfo())
+    assert database.query("select * from lakequeue.queue_metrics()") == told
+    add()
+    call(owner, "fold_rollups", batch_size=1)
+    assert call(owner, "queue_metrics", statuses=["enqueued"])[0]["tasks"] == 6
+    call(owner, "fold_rollups")
+    assert call(owner, "queue_metrics", statuses=["enqueued"])[0]["tasks"] == 6
+    assert database.query(VIOLATIONS) == []
+
+
 def test_everything_belongs_to_the_owner_role(pristine: Database) -> None:
     strangers = pristine.query(
         """select 'relation', relname, relowner::regrole from pg_class

@@ -28,6 +28,7 @@ BIG_TABLES = (
     "extraction_documents",
     "task_events",
     "model_calls",
+    "task_deltas",
 )
 DOCUMENTS = 50  # of the small extraction
 WARM_UP_CALLS = 6  # from the sixth on a plan may be kept whatever the arguments
@@ -355,7 +356,7 @@ select attempt.ended_at, 'rate_limited', attempt.task_id, attempt.agent_id, 'w',
  where attempt.status = 'rate_limited' and attempt.id between %(first)s and %(last)s;
 
 insert into task_deltas (agent_id, customer, tasks, to_status)
-select agent.id, '', 1, 'enqueued' from agents as agent, generate_series(1, 100);
+select agent.id, '', 1, 'enqueued' from agents as agent, generate_series(1, 10);
 """
 
 

@@ -342,6 +342,27 @@ def test_an_idle_writer_in_another_database_stalls_nothing(database: Database) -
         writer.close()
 
 
+def test_what_is_claimed_just_now_is_not_passed_where_nothing_is_limited(
+    database: Database,
+) -> None:
+    """Such claims go on side by side: none notes where what runs begins while another is open."""
+    configure(database)
+    enqueue(database, 1000)
+    begins = "select coalesce(max(b.place_from), 0) from lakequeue.running_books b"
+    runs = """select count(*) from lakequeue.agents a
+               cross join lateral lakequeue._running(array[a.model_endpoint_id])"""
+    worker = database.connect("test_worker")
+    with holding(database, "test_worker") as late:
+        assert len(dequeue(late, "late", batch_size=5)) == 5
+        for row in dequeue(worker, batch_size=400):  # so many that some are due for upkeep
+            call(worker, "fail_attempt", attempt=row["attempt_id"], error_class="gone")
+        assert database.value(begins) == 0
+    assert database.value(runs) == 5
+    dequeue(worker, batch_size=400)
+    assert database.value(begins) > 0, "(nobody else claimed)"
+    assert database.value(runs) == 405
+
+
 def pages(database: Database, function: str) -> int:
     """How many pages a read of the queue touches."""
     with psycopg.connect(database.conninfo(), autocommit=True) as connection:
@@ -388,6 +409,10 @@ def test_what_is_finished_is_not_passed_again_and_again(
             for row in dequeue(worker, batch_size=50)
         ]
         call(web, "record_callbacks", callbacks=Json(reports))
+        database.query(
+            """insert into lakequeue.task_deltas (agent_id, customer, tasks, to_status)
+               select a.id, '', 0, 'enqueued' from lakequeue.agents a, generate_series(1, 300)"""
+        )
         call(worker, "fold_rollups")
     clock.advance(minutes=1)  # what has ended within a minute is read, and not dead
     after = [pages(database, function) for function in functions]
