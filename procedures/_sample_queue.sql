@@ -1,6 +1,5 @@
 -- Notes how many tasks of each agent wait and run, once in 5 minutes; forgets that, and response times by the hour, after
--- 35 days. Called by
--- fold_rollups under its lock, so that one at a time counts.
+-- 35 days. Called by fold_rollups under its lock, so that one at a time counts.
 create or replace function lakequeue._sample_queue()
 returns void
 language plpgsql volatile
@@ -17,7 +16,11 @@ begin
          (select count(*) from tasks t where t.status = 'processing' and t.agent_id = a.id)
   from agents a;
   delete from queue_samples q where q.at < v_at - interval '35 days';
-  delete from hourly_histogram h using agents a where h.agent_id = a.id and h.hour < v_at - interval '35 days';
+  -- The key has the customer before the hour: all of an agent's rows are passed, so only if there is something to forget.
+  delete from hourly_histogram h using agents a
+  where h.agent_id = a.id and h.hour < v_at - interval '35 days'
+    and (select true from hourly_histogram o
+         where o.agent_id = a.id and o.customer is null and o.hour < v_at - interval '35 days' limit 1);
 end $$;
 
 comment on function lakequeue._sample_queue() is 'Notes once in 5 minutes how many tasks wait and run.';
