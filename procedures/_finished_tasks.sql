@@ -12,6 +12,7 @@ returns table (
   task_id bigint, agent_id integer, customer text, status lakequeue.task_status, day date, finished_at timestamptz)
 language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_indexscan = on
 set enable_sort = off
 set enable_bitmapscan = off
 as $$

@@ -1,5 +1,5 @@
--- Completed tasks by the bucket of their response time, under a filter: from the coarsest histograms that cover the days
--- (whole months; all customers together), and what is not folded yet. Every percentile is made of this.
+-- Completed tasks by the bucket of their response time, under a filter: from the coarsest histograms that cover it (whole
+-- months; all agents, all customers together), and what is not folded yet. Every percentile is made of this.
 --
 -- agent_ids: as _agent_ids gives them. customers: null for all. from_day, to_day: inclusive days of finished_at in the
 --   reporting time zone, null for open.
@@ -13,6 +13,7 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 #variable_conflict use_column
 declare
+  v_agent_ids integer[] := case when cardinality(agent_ids) = (select count(*) from agents) then '{0}' else agent_ids end;
   v_zone text := (select i.time_zone from installation i);
   v_first date := coalesce(_in_calendar(from_day), '-infinity');
   v_end date := coalesce(_in_calendar(to_day) + 1, 'infinity');
@@ -31,25 +32,25 @@ begin
       cross join lateral (  -- OFFSET keeps these probes, whatever the statistics say
         select d.day, d.bucket, d.tasks
         from response_histogram d
-        where d.agent_id = any(agent_ids) and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
+        where d.agent_id = any(v_agent_ids) and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
           and customers is null and d.customer is null
         union all
         select d.day, d.bucket, d.tasks
         from response_histogram d
-        where d.agent_id = any(agent_ids) and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
+        where d.agent_id = any(v_agent_ids) and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
           and d.customer = any(customers)
         offset 0) h
       where step is distinct from 'hour' and r.first < r.until
       union all
       select null, h.hour, h.bucket, h.tasks
       from hourly_histogram h
-      where step = 'hour' and h.agent_id = any(agent_ids)
+      where step = 'hour' and h.agent_id = any(v_agent_ids)
         and h.hour >= v_first::timestamp at time zone v_zone and h.hour < v_end::timestamp at time zone v_zone
         and customers is null and h.customer is null
       union all
       select null, h.hour, h.bucket, h.tasks
       from hourly_histogram h
-      where step = 'hour' and h.agent_id = any(agent_ids)
+      where step = 'hour' and h.agent_id = any(v_agent_ids)
         and h.hour >= v_first::timestamp at time zone v_zone and h.hour < v_end::timestamp at time zone v_zone
         and h.customer = any(customers)
       union all

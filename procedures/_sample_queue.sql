@@ -16,11 +16,11 @@ begin
          (select count(*) from tasks t where t.status = 'processing' and t.agent_id = a.id)
   from agents a;
   delete from queue_samples q where q.at < v_at - interval '35 days';
-  -- The key has the customer before the hour: all of an agent's rows are passed, so only if there is something to forget.
-  delete from hourly_histogram h using agents a
-  where h.agent_id = a.id and h.hour < v_at - interval '35 days'
-    and (select true from hourly_histogram o
-         where o.agent_id = a.id and o.customer is null and o.hour < v_at - interval '35 days' limit 1);
+  -- The key has the customer before the hour, so all rows are passed: only if there is something to forget.
+  if (select true from hourly_histogram h
+      where h.agent_id = 0 and h.customer is null and h.hour < v_at - interval '35 days' limit 1) then
+    delete from hourly_histogram h where h.hour < v_at - interval '35 days';
+  end if;
 end $$;
 
 comment on function lakequeue._sample_queue() is 'Notes once in 5 minutes how many tasks wait and run.';

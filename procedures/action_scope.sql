@@ -25,9 +25,8 @@ begin
   return query
     with counted as (
       select l.status, sum(l.tasks) as tasks
-      from _ledger(v_agent_ids, v_statuses, customers) l
+      from _ledger(v_agent_ids, v_statuses, customers, from_day, to_day) l
       where l.status <> 'processing'
-        and (l.day is null or (l.day >= coalesce(from_day, l.day) and l.day <= coalesce(to_day, l.day)))
       group by l.status
       union all
       select 'processing', count(*)

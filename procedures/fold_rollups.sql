@@ -54,23 +54,23 @@ begin
         cached_told = r.cached_told + excluded.cached_told,
         cost_told = r.cost_told + excluded.cost_told
   ), timed as (
-    -- of a day and of its month, of a customer and of all (null)
+    -- of a day and of its month, of an agent and of all (0), of a customer and of all (null)
     insert into response_histogram as h (agent_id, customer, by_month, day, bucket, tasks)
-    select s.agent_id, s.customer, p.by_month, p.day, s.bucket, sum(s.tasks)
+    select coalesce(s.agent_id, 0), s.customer, p.by_month, p.day, s.bucket, sum(s.tasks)
     from sides s
     cross join lateral (values (false, s.day), (true, date_trunc('month', s.day::timestamp)::date)) p(by_month, day)
     where s.bucket is not null
-    group by s.agent_id, p.by_month, p.day, s.bucket, grouping sets ((s.customer), ())
-    order by s.agent_id, s.customer, p.by_month, p.day, s.bucket
+    group by cube (s.agent_id, s.customer), p.by_month, p.day, s.bucket
+    order by 1, 2, 3, 4, 5
     on conflict (agent_id, customer, by_month, day, bucket) do update set tasks = h.tasks + excluded.tasks
   ), timed_by_hour as (
     insert into hourly_histogram as h (agent_id, customer, hour, bucket, tasks)
-    select s.agent_id, s.customer, s.hour, s.bucket, sum(s.tasks)
+    select coalesce(s.agent_id, 0), s.customer, s.hour, s.bucket, sum(s.tasks)
     from sides s
     where s.bucket is not null and s.hour is not null  -- those from before 0008: migration 0009 has counted them
-    group by s.agent_id, s.hour, s.bucket, grouping sets ((s.customer), ())
+    group by cube (s.agent_id, s.customer), s.hour, s.bucket
     having sum(s.tasks) <> 0
-    order by s.agent_id, s.customer, s.hour, s.bucket
+    order by 1, 2, 3, 4
     on conflict (agent_id, customer, hour, bucket) do update set tasks = h.tasks + excluded.tasks
   ), by_hour as (
     insert into hourly_rollups as h (agent_id, customer, status, hour, tasks)

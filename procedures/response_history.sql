@@ -31,8 +31,8 @@ begin
       union all
       select r.* from _responses(v_agent_ids, customers, from_day, to_day) r
     ), ranked as (
-      select b.at, b.bucket, sum(b.tasks) over (partition by b.at order by b.bucket) as up_to,
-             sum(b.tasks) over (partition by b.at) as total
+      select b.at, b.bucket, sum(b.tasks::float8) over (partition by b.at order by b.bucket) as up_to,
+             sum(b.tasks::float8) over (partition by b.at) as total
       from buckets b
     )
     select r.at, case when v_hourly then r.at + interval '1 hour' else ((r.at at time zone v_zone) + interval '1 day') at time zone v_zone end,
