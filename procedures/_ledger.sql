@@ -16,7 +16,7 @@ as $$
   select r.customer, r.agent_id, r.status, r.day, r.tasks, r.llm_cost, r.cost_told, r.ran, r.priced
   from task_rollups r
   where r.agent_id = any(agent_ids) and r.status = any(statuses) and (customers is null or r.customer = any(customers))
-    and r.day >= coalesce(from_day, '-infinity') and r.day <= coalesce(to_day, 'infinity')
+    and r.day >= coalesce(_ledger.from_day, '-infinity') and r.day <= coalesce(_ledger.to_day, 'infinity')
   union all
   select r.customer, r.agent_id, r.status, r.day, r.tasks, r.llm_cost, r.cost_told, r.ran, r.priced
   from task_rollups r
@@ -27,7 +27,8 @@ as $$
   from task_deltas d
   cross join lateral _delta_sides(d) s
   where s.agent_id = any(agent_ids) and s.status = any(statuses) and (customers is null or s.customer = any(customers))
-    and (s.day is null or (s.day >= coalesce(from_day, s.day) and s.day <= coalesce(to_day, s.day)))
+    -- a delta has columns of these names
+    and (s.day is null or (s.day >= coalesce(_ledger.from_day, s.day) and s.day <= coalesce(_ledger.to_day, s.day)))
 $$;
 
 comment on function lakequeue._ledger(integer[], lakequeue.task_status[], text[], date, date) is

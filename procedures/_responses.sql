@@ -14,6 +14,8 @@ as $$
 #variable_conflict use_column
 declare
   v_agent_ids integer[] := case when cardinality(agent_ids) = (select count(*) from agents) then '{0}' else agent_ids end;
+  v_customers text[] := case when customers is null then array[null::text] else array(
+    select distinct u.customer from unnest(customers) u(customer) where u.customer is not null) end;
   v_zone text := (select i.time_zone from installation i);
   v_first date := coalesce(_in_calendar(from_day), '-infinity');
   v_end date := coalesce(_in_calendar(to_day) + 1, 'infinity');
@@ -27,32 +29,36 @@ begin
   end if;
   return query
     with counted as (
-      select case when step is not null then h.day end as day, null::timestamptz as hour, h.bucket, h.tasks
-      from (values (false, v_first, v_month), (true, v_month, v_last_month), (false, v_last_month, v_end)) r(by_month, first, until)
+      select case when step = 'day' then h.day end as day, null::timestamptz as hour, h.bucket, h.tasks
+      from unnest(v_customers) c(customer)
+      cross join (values (false, v_first, v_month), (true, v_month, v_last_month), (false, v_last_month, v_end)) r(by_month, first, until)
       cross join lateral (  -- OFFSET keeps these probes, whatever the statistics say
         select d.day, d.bucket, d.tasks
         from response_histogram d
-        where d.agent_id = any(v_agent_ids) and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
-          and customers is null and d.customer is null
+        where d.agent_id = any(v_agent_ids) and d.customer is null and c.customer is null
+          and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
         union all
         select d.day, d.bucket, d.tasks
         from response_histogram d
-        where d.agent_id = any(v_agent_ids) and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
-          and d.customer = any(customers)
+        where d.agent_id = any(v_agent_ids) and d.customer = c.customer
+          and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
         offset 0) h
       where step is distinct from 'hour' and r.first < r.until
       union all
       select null, h.hour, h.bucket, h.tasks
-      from hourly_histogram h
-      where step = 'hour' and h.agent_id = any(v_agent_ids)
-        and h.hour >= v_first::timestamp at time zone v_zone and h.hour < v_end::timestamp at time zone v_zone
-        and customers is null and h.customer is null
-      union all
-      select null, h.hour, h.bucket, h.tasks
-      from hourly_histogram h
-      where step = 'hour' and h.agent_id = any(v_agent_ids)
-        and h.hour >= v_first::timestamp at time zone v_zone and h.hour < v_end::timestamp at time zone v_zone
-        and h.customer = any(customers)
+      from unnest(v_customers) c(customer)
+      cross join lateral (
+        select d.hour, d.bucket, d.tasks
+        from hourly_histogram d
+        where d.agent_id = any(v_agent_ids) and d.customer is null and c.customer is null
+          and d.hour >= v_first::timestamp at time zone v_zone and d.hour < v_end::timestamp at time zone v_zone
+        union all
+        select d.hour, d.bucket, d.tasks
+        from hourly_histogram d
+        where d.agent_id = any(v_agent_ids) and d.customer = c.customer
+          and d.hour >= v_first::timestamp at time zone v_zone and d.hour < v_end::timestamp at time zone v_zone
+        offset 0) h
+      where step = 'hour'
       union all
       select case when step = 'day' then s.day end, case when step = 'hour' then s.hour end, s.bucket, s.tasks
       from task_deltas d

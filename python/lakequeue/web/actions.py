@@ -103,7 +103,8 @@ class Tally:
         if self.more:
             text += ". There are more: send the action again for the rest"
         if self.looked_to is not None:
-            text += f". Looked back to {formats.moment(self.looked_to, views.clock()['zone'])} only"
+            at = self.looked_to.astimezone(views.known_zone())
+            text += f". Looked back to {formats.day(at.date())}, {at:%H:%M} only"
             text += ": for older ones choose days up to then"
         return text + "."
 
@@ -134,7 +135,8 @@ def on_tasks() -> ResponseReturnValue:
         reason=request.form.get("reason", "").strip() or None,
         **more,
     )
-    tally.looked_to = fitting and fitting.looked_to
+    if fitting is not None:
+        tally.looked_to = fitting.looked_to
     views.reads().forget()
     if request.accept_mimetypes.best == "application/json":
         return jsonify(
