@@ -26,6 +26,8 @@ blueprint = Blueprint("actions", __name__)
 MOST_TASKS = 10_000
 """For one action; what is left over is said, and may be asked for again."""
 SECONDS = 20.0
+LOOK_SECONDS = 20.0
+"""Of the database, to find what a filter with a part of a path fits."""
 CHUNK = 200
 LIST_PAGE = 1000
 EXAMPLES = 3
@@ -207,7 +209,7 @@ def _count(chosen: Filter, scope: list[dict[str, Any]]) -> tuple[int, datetime.d
 
 def _fitting(chosen: Filter, statuses: list[str]) -> views.Listing:
     """The tasks, newest first, read page by page while the action goes on."""
-    return views.Listing({**chosen.listing(), "statuses": statuses}, LIST_PAGE, SECONDS)
+    return views.Listing({**chosen.listing(), "statuses": statuses}, LIST_PAGE, LOOK_SECONDS)
 
 
 def _apply(action: Action, tasks: Iterator[int], **parameters: Any) -> Tally:
