@@ -25,8 +25,7 @@ begin
   return query
     with counted as (
       select l.status, sum(l.tasks) as tasks
-      from _ledger(v_agent_ids, v_statuses, customers) l
-      where l.day is null or (l.day >= coalesce(from_day, l.day) and l.day <= coalesce(to_day, l.day))
+      from _ledger(v_agent_ids, v_statuses, customers, from_day, to_day) l
       group by l.status
     )
     select s.status::text, coalesce(c.tasks, 0)::bigint, s.status = any(v_concerned)

@@ -19,24 +19,20 @@ set enable_sort = off
 set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
+declare
+  v_newest bigint[];
 begin
   if low is null or low not between 0 and 1 then
     raise exception using errcode = 'LQ400', message = 'low must be 0 to 1', hint = 'The default is 0.8.';
   end if;
+  v_newest := array(select n.id from _newest_completed(from_day, to_day, statuses, agents, customers, sample) n(id));
   return query
-    with newest as materialized (
-      select n.id from _newest_completed(from_day, to_day, statuses, agents, customers, sample) n(id)
-    ), looked_at as (
-      select n.id, (
-          select r.confidence
-          from task_attempts a
-          join results r on r.attempt_id = a.id
-          where a.task_id = n.id and a.status = 'succeeded') as confidence
-      from (select n.id from newest n limit greatest(sample, 0)) n
-    )
-    select count(*), count(l.confidence), avg(l.confidence)::real, count(*) filter (where l.confidence < low),
-           (select count(*) from newest) > sample
-    from looked_at l;
+    -- the results of all of them at once, in the order of the index
+    select least(cardinality(v_newest), sample)::bigint, count(r.confidence), avg(r.confidence)::real,
+           count(*) filter (where r.confidence < low), cardinality(v_newest) > sample
+    from results r
+    where r.attempt_id = any(array(
+      select a.id from task_attempts a where a.task_id = any(v_newest[:sample]) and a.status = 'succeeded'));
 end $$;
 
 comment on function lakequeue.confidence_summary(date, date, text[], text[], text[], integer, real) is

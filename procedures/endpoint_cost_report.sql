@@ -26,8 +26,8 @@ begin
       where g.id = any(v_agent_ids)
     ), estimated as (
       select u.endpoint, m.day, 'USD' as currency, sum(m.llm_cost) as estimate
-      from _ledger(v_agent_ids, _statuses(null), null) m join used u on u.agent_id = m.agent_id
-      where m.day >= coalesce(from_day, m.day) and m.day <= coalesce(to_day, m.day)
+      from _ledger(v_agent_ids, _statuses(null), null, from_day, to_day) m join used u on u.agent_id = m.agent_id
+      where m.day is not null
       group by u.endpoint, m.day
       having sum(m.cost_told) > 0
     ), billed as (

@@ -89,23 +89,29 @@ begin
         output_told = r.output_told + excluded.output_told,
         cached_told = r.cached_told + excluded.cached_told,
         cost_told = r.cost_told + excluded.cost_told
-  ), timed as (
-    insert into response_histogram as h (agent_id, customer, day, bucket, tasks)
-    select s.agent_id, s.customer, s.day, s.bucket, sum(s.tasks)
+  ), times as materialized (
+    select s.agent_id, s.customer, s.day, s.hour, s.bucket, sum(s.tasks) as tasks
     from sides s
     where s.bucket is not null
-    group by s.agent_id, s.customer, s.day, s.bucket
-    order by s.agent_id, s.day, s.customer, s.bucket
-    on conflict (agent_id, day, customer, bucket) do update set tasks = h.tasks + excluded.tasks
+    group by s.agent_id, s.customer, s.day, s.hour, s.bucket
+  ), timed as (
+    -- of a day and of its month, of an agent and of all (0), of a customer and of all (null)
+    insert into response_histogram as h (agent_id, customer, by_month, day, bucket, tasks)
+    select coalesce(t.agent_id, 0), t.customer, p.by_month, p.day, t.bucket, sum(t.tasks)
+    from times t
+    cross join lateral (values (false, t.day), (true, date_trunc('month', t.day::timestamp)::date)) p(by_month, day)
+    group by cube (t.agent_id, t.customer), p.by_month, p.day, t.bucket
+    order by 1, 2, 3, 4, 5
+    on conflict (agent_id, customer, by_month, day, bucket) do update set tasks = h.tasks + excluded.tasks
   ), timed_by_hour as (
     insert into hourly_histogram as h (agent_id, customer, hour, bucket, tasks)
-    select s.agent_id, s.customer, s.hour, s.bucket, sum(s.tasks)
-    from sides s
-    where s.bucket is not null and s.hour is not null  -- those from before 0008: migration 0009 has counted them
-    group by s.agent_id, s.customer, s.hour, s.bucket
-    having sum(s.tasks) <> 0
-    order by s.agent_id, s.hour, s.customer, s.bucket
-    on conflict (agent_id, hour, customer, bucket) do update set tasks = h.tasks + excluded.tasks
+    select coalesce(t.agent_id, 0), t.customer, t.hour, t.bucket, sum(t.tasks)
+    from times t
+    where t.hour is not null  -- those from before 0008: migration 0009 has counted them
+    group by cube (t.agent_id, t.customer), t.hour, t.bucket
+    having sum(t.tasks) <> 0
+    order by 1, 2, 3, 4
+    on conflict (agent_id, customer, hour, bucket) do update set tasks = h.tasks + excluded.tasks
   ), by_hour as (
     insert into hourly_rollups as h (agent_id, customer, status, hour, tasks)
     select s.agent_id, s.customer, s.status, s.hour, sum(s.tasks)

@@ -28,13 +28,13 @@ declare
 begin
   return query
     with groups as materialized (
-      select r.status, r.day, null::smallint as bucket, r.tasks, r.input_tokens, r.output_tokens, r.cached_tokens, r.llm_cost,
+      select r.status, r.day, r.tasks, r.input_tokens, r.output_tokens, r.cached_tokens, r.llm_cost,
              r.ran, r.priced, r.input_told, r.output_told, r.cached_told, r.cost_told
       from task_rollups r
       where r.agent_id = any(v_agent_ids) and r.status = any(v_statuses)
         and (customers is null or r.customer = any(customers))
       union all
-      select s.status, s.day, s.bucket, s.tasks, s.input_tokens, s.output_tokens, s.cached_tokens, s.llm_cost,
+      select s.status, s.day, s.tasks, s.input_tokens, s.output_tokens, s.cached_tokens, s.llm_cost,
              s.ran, s.priced, s.input_told, s.output_told, s.cached_told, s.cost_told
       from task_deltas d
       cross join lateral _delta_sides(d) s
@@ -55,21 +55,10 @@ begin
       from in_range g
       group by g.status
     ), response_times as (
-      select b.bucket, sum(b.tasks) as tasks
-      from (
-        select h.bucket, h.tasks
-        from response_histogram h
-        where h.agent_id = any(v_agent_ids) and 'completed' = any(v_statuses)
-          and h.day >= coalesce(from_day, '-infinity') and h.day <= coalesce(to_day, 'infinity')  -- by index
-          and (customers is null or h.customer = any(customers))
-        union all
-        select g.bucket, g.tasks from in_range g where g.bucket is not null
-      ) b
-      group by b.bucket
+      select r.bucket, r.tasks from _responses(v_agent_ids, customers, from_day, to_day) r where 'completed' = any(v_statuses)
     ), ranked as (
       select r.bucket, sum(r.tasks) over (order by r.bucket) as up_to, sum(r.tasks) over () as total
       from response_times r
-      where r.tasks > 0
     ), median as (
       select make_interval(secs => power(1.05::double precision, min(r.bucket) - 0.5)) as response
       from ranked r

@@ -3,8 +3,8 @@
 --
 -- from_day, to_day, agents, customers: the filter, as in queue_metrics.
 -- Returns a row per hour in which tasks were completed, where the range has at most 7 days and all of them are among the
---   last 35, else per such day, in order; and last one for all of them (at and day null), if any. p50 and p95 are from
---   created_at to finished_at, right within 2.5 %.
+--   last 35, else per such day of the newest 366, in order; and last one for all of them (at and day null), if any. p50
+--   and p95 are from created_at to finished_at, right within 2.5 %.
 -- Errors: LQ404 an unknown agent.
 create or replace function lakequeue.response_history(
   from_day date default null, to_day date default null, agents text[] default null, customers text[] default null)
@@ -22,40 +22,17 @@ declare
   v_first date;
   v_last date;
   v_hourly boolean;
-  v_from timestamptz;
-  v_to timestamptz;
 begin
   select * into v_first, v_last, v_hourly from _time_range(v_agent_ids, from_day, to_day);
   v_hourly := v_hourly and v_first > _day(_now()) - 35;
-  v_from := v_first::timestamp at time zone v_zone;
-  v_to := (v_last + 1)::timestamp at time zone v_zone;
   return query
-    with counted as (
-      select h.hour as at, h.bucket, h.tasks
-      from hourly_histogram h
-      where v_hourly and h.agent_id = any(v_agent_ids) and h.hour >= v_from and h.hour < v_to
-        and (customers is null or h.customer = any(customers))
+    with buckets as (
+      select r.* from _responses(v_agent_ids, customers, v_first, v_last, case when v_hourly then 'hour' else 'day' end) r
       union all
-      select h.day::timestamp at time zone v_zone, h.bucket, h.tasks
-      from response_histogram h
-      where not v_hourly and h.agent_id = any(v_agent_ids)
-        and h.day >= coalesce(from_day, '-infinity') and h.day <= coalesce(to_day, 'infinity')  -- by index
-        and (customers is null or h.customer = any(customers))
-      union all
-      select case when v_hourly then s.hour else s.day::timestamp at time zone v_zone end, s.bucket, s.tasks
-      from task_deltas d
-      cross join lateral _delta_sides(d) s
-      where d.id > (select _folded_to()) and s.agent_id = any(v_agent_ids) and s.bucket is not null and (not v_hourly or s.hour is not null)
-        and s.day >= coalesce(from_day, s.day) and s.day <= coalesce(to_day, s.day)
-        and (customers is null or s.customer = any(customers))
-    ), buckets as (
-      select c.at, c.bucket, sum(c.tasks) as tasks
-      from counted c
-      group by grouping sets ((c.at, c.bucket), (c.bucket))
-      having sum(c.tasks) > 0
+      select r.* from _responses(v_agent_ids, customers, from_day, to_day) r
     ), ranked as (
-      select b.at, b.bucket, sum(b.tasks) over (partition by b.at order by b.bucket) as up_to,
-             sum(b.tasks) over (partition by b.at) as total
+      select b.at, b.bucket, sum(b.tasks::float8) over (partition by b.at order by b.bucket) as up_to,
+             sum(b.tasks::float8) over (partition by b.at) as total
       from buckets b
     )
     select r.at, case when v_hourly then r.at + interval '1 hour' else ((r.at at time zone v_zone) + interval '1 day') at time zone v_zone end,

@@ -18,22 +18,27 @@ set enable_seqscan = off
 set jit = off
 set enable_sort = off
 set enable_bitmapscan = off
+set enable_nestloop = off
 as $$
 #variable_conflict use_column
+declare
+  v_newest bigint[] := array(select n.id from _newest_completed(from_day, to_day, statuses, agents, customers, sample) n(id));
 begin
   return query
-    with newest as materialized (
-      select n.id from _newest_completed(from_day, to_day, statuses, agents, customers, sample) n(id)
+    -- all of them at once, in the order of the indexes
+    with looked_at as materialized (
+      select t.id, t.created_at, t.finished_at from tasks t where t.id = any(v_newest[:sample])
+    ), attempts as materialized (
+      select a.task_id, a.started_at, a.ended_at from task_attempts a where a.task_id = any(v_newest[:sample])
     ), times as (
-      select least(coalesce(r.running, '0'), t.finished_at - t.created_at) as running, t.finished_at - t.created_at as response
-      from (select n.id from newest n limit greatest(sample, 0)) n
-      join tasks t on t.id = n.id
-      left join lateral (
-        select sum(a.ended_at - a.started_at) as running
-        from task_attempts a
-        where a.task_id = t.id and a.ended_at <= t.finished_at) r on true
+      select least(coalesce(sum(a.ended_at - a.started_at) filter (where a.ended_at <= t.finished_at), '0'),
+                   t.finished_at - t.created_at) as running,
+             t.finished_at - t.created_at as response
+      from looked_at t
+      left join attempts a on a.task_id = t.id
+      group by t.id, t.created_at, t.finished_at
     )
-    select count(*), (select count(*) from newest) > sample,
+    select count(*), cardinality(v_newest) > sample,
            percentile_cont(0.5) within group (order by s.response - s.running),
            percentile_cont(0.95) within group (order by s.response - s.running),
            percentile_cont(0.5) within group (order by s.running),

@@ -7,9 +7,10 @@ copy has whatever columns a task of today has. `scene.violations` is the proof.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from psycopg.types.json import Json
@@ -60,7 +61,9 @@ def build(database: Database, finished: int, waiting: int) -> None:
         configure(admin)
         admin.execute("set session_replication_role = replica")  # nobody is to be nudged
         admin.execute("set synchronous_commit = off")
+        admin.execute("set maintenance_work_mem = '512MB'")
         dice = random.Random(8)
+        seeds = []
         for count, make, seconds in (
             (finished, finish, DAYS * 86_400),
             (waiting, enqueue, 600),
@@ -69,7 +72,14 @@ def build(database: Database, finished: int, waiting: int) -> None:
             if size:
                 before = highest(admin)
                 make(admin, size, dice)
-                multiply(admin, before, count // size - 1, seconds)
+                seeds.append((before, highest(admin), count // size - 1, seconds))
+        admin.execute(
+            "create temporary table seeds as select s.*, lakequeue._task_usage(s.id) as usage"
+            " from lakequeue.tasks s"
+        )
+        with without_indexes(admin):
+            for seed in seeds:
+                multiply(admin, *seed)
         sample(admin)
         fold(admin)
         admin.execute("reset session_replication_role")
@@ -152,17 +162,36 @@ def highest(admin: Connection) -> dict[str, int]:
     return found
 
 
-def multiply(admin: Connection, before: dict[str, int], copies: int, seconds: int) -> None:
-    """Copy what is above the keys `before`; the oldest copy has the lowest keys of them.
+@contextlib.contextmanager
+def without_indexes(admin: Connection) -> Iterator[None]:
+    """Meanwhile the tables have no index but those of their keys; the others are made after it."""
+    found = admin.execute(
+        "select i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid) from pg_index i"
+        " where i.indrelid = any(%s::regclass[])"
+        " and not exists (select from pg_constraint c where c.conindid = i.indexrelid)",
+        [[f"lakequeue.{table}" for table in TABLES]],
+    ).fetchall()
+    for name, _ in found:
+        admin.execute(f"drop index {name}")
+    yield
+    for _, definition in found:
+        admin.execute(definition)
+
+
+def multiply(
+    admin: Connection, before: dict[str, int], after: dict[str, int], copies: int, seconds: int
+) -> None:
+    """Copy what is between these keys; the oldest copy has the lowest keys of them.
 
     A copy's times are the seed's, moved back and stretched by a factor of its own: so order and
     intervals fit each other as they did, and response times are as many as tasks.
     """
-    after = highest(admin)
-    row = admin.execute("select clock_timestamp()").fetchone()
+    row = admin.execute(
+        "select clock_timestamp(), time_zone from lakequeue.installation"
+    ).fetchone()
     assert row is not None
-    (anchor,) = row
-    stride = max(after.values())
+    anchor, zone = row
+    stride = max(highest(admin).values())
 
     admin.execute(
         "create temporary table copies as select k, k * %s::bigint as keys,"
@@ -187,7 +216,7 @@ def multiply(admin: Connection, before: dict[str, int], copies: int, seconds: in
                 f" order by k, s.{key}"
             )
         seeds = f"s.id > {before['tasks']} and s.id <= {after['tasks']}"
-        admin.execute(deltas(at, seeds, f"k between {first} and {last}"))
+        admin.execute(deltas(at, zone, seeds, f"k between {first} and {last}"))
         fold(admin)
     admin.execute("drop table copies")
     for table, key in TABLES.items():
@@ -218,19 +247,18 @@ def copied(admin: Connection, table: str, at: Callable[[str], str]) -> tuple[str
     return names, ", ".join(value(name, kind) for name, kind in columns)
 
 
-def deltas(at: Callable[[str], str], seeds: str, copies: str) -> str:
+def deltas(at: Callable[[str], str], zone: str, seeds: str, copies: str) -> str:
     """The statement that writes the deltas of copies, as those of new tasks in their last state."""
     return (
         "insert into lakequeue.task_deltas (agent_id, customer, to_status, to_day, to_hour,"
         f" to_bucket, tasks, {', '.join(f'to_{name}' for name in USAGE)})"
-        " select c.agent_id, c.customer, c.status, lakequeue._day(c.finished_at),"
-        " lakequeue._hour(c.finished_at), case when c.status = 'completed'"
+        f" select c.agent_id, c.customer, c.status, (c.finished_at at time zone '{zone}')::date,"
+        f" date_trunc('hour', c.finished_at, '{zone}'), case when c.status = 'completed'"
         " then lakequeue._response_bucket(c.finished_at - c.created_at) end, count(*), "
         + ", ".join(f"sum(c.usage[{place}])" for place in range(1, len(USAGE) + 1))
-        + f" from (select s.*, {at('s.old_created')} as created_at, {at('s.old_finished')} as"
-        " finished_at from (select s.agent_id, s.customer, s.status, s.created_at as old_created,"
-        " s.finished_at as old_finished, lakequeue._task_usage(s.id) as usage"
-        f" from lakequeue.tasks s where {seeds} offset 0) s, copies where {copies}) c"
+        + f" from (select s.agent_id, s.customer, s.status, s.usage, {at('s.created_at')} as"
+        f" created_at, {at('s.finished_at')} as finished_at"
+        f" from seeds s, copies where {seeds} and {copies}) c"
         " group by 1, 2, 3, 4, 5, 6"
     )
 

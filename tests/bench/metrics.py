@@ -131,6 +131,15 @@ def measure(databases: Sequence[Database], rounds: int) -> dict[str, Any]:
         wrong = violations(admin)
     return {
         "functions": table(found),
+        "reads": {
+            f"{function}, {row['filter']}, {number}": {
+                "p95_ms": round(row["p95_ms"], 1),
+                "ratio": round(row["ratio"], 2),
+                "pages": row["pages"],
+            }
+            for function, rows in sorted(found.items())
+            for number, row in enumerate(rows)
+        },
         "slow": {
             f"{function}, {row['filter']}": [round(row["p95_ms"]), round(row["ratio"], 1)]
             for function, rows in sorted(found.items())

@@ -1,7 +1,7 @@
 -- Finished tasks under a filter, newest first, so many at most.
 begin;
 \ir scenarios.sql
-select plan(7);
+select plan(11);
 
 update installation set time_zone = 'Asia/Tokyo';
 create temporary table made (no integer, task bigint);
@@ -15,7 +15,7 @@ create function pg_temp.found(statuses text[] default null, from_day date defaul
 returns integer[] language sql as $$
   select array_agg(m.no order by f.place)
   from _finished_tasks(_agent_ids(null), _statuses(statuses), from_day, to_day, customers, most) with ordinality
-    f(task_id, agent_id, customer, status, day, place) join made m on m.task = f.task_id
+    f(task_id, agent_id, customer, status, day, finished_at, place) join made m on m.task = f.task_id
 $$;
 
 select is(pg_temp.found(), '{3,2,1}', 'finished ones, newest first');
@@ -28,6 +28,10 @@ select results_eq(
   $$select f.agent_id, f.customer, f.status::text, f.day from _finished_tasks(_agent_ids(null), _statuses(null), null, null, null, 1) f$$,
   $$select t.agent_id, 'acme', 'failed', date '2026-01-02' from tasks t join made m on m.task = t.id where m.no = 3$$,
   'with what reports group by');
-
+select is((select array_agg(m.no order by f.finished_at desc, f.task_id desc) from made a
+   cross join lateral _finished_tasks(_agent_ids(null), _statuses(null), null, null, customers, 10, (select t.finished_at from tasks t where t.id = a.task), a.task) f
+   join made m on m.task = f.task_id where a.no = 3), '{2,1}', 'that stand behind one, of ' || coalesce(customers::text, 'all'))
+from (values (null::text[]), ('{acme}'), ('{acme,acme,null}')) c(customers);
+select is(pg_temp.found(customers => '{null}'), null, 'of no customer');
 select * from finish();
 rollback;

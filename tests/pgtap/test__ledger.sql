@@ -1,7 +1,7 @@
 -- Rollups and what is not folded yet are the same to a reader.
 begin;
 \ir scenarios.sql
-select plan(5);
+select plan(7);
 
 create function pg_temp.told(statuses text[] default null, customers text[] default null) returns setof text language sql as $$
   select concat_ws(' ', l.customer, l.status, l.day, sum(l.tasks), sum(l.llm_cost))
@@ -18,6 +18,10 @@ select results_eq('select pg_temp.told()', 'select told from before', 'the same 
 select job_run(3);
 select results_eq($$select pg_temp.told('{completed}')$$, $$values ('acme completed 2026-01-01 3 0.75')$$, 'folded and unfolded add up');
 select is_empty($$select pg_temp.told(customers => '{nobody}')$$, 'of a customer');
+select set_eq($$select l.day, sum(l.tasks) from _ledger(_agent_ids(null), _statuses(null), null, from_day => '2026-01-02') l group by 1 having sum(l.tasks) <> 0$$,
+  $$values (null::date, 1::numeric)$$, 'of days, folded or not, and live ones always');
+select set_eq($$select l.day, sum(l.tasks) from _ledger(_agent_ids(null), _statuses('{completed}'), null, '2025-12-31', '2026-01-01') l group by 1 having sum(l.tasks) <> 0$$,
+  $$values ('2026-01-01'::date, 3::numeric)$$, 'up to a day');
 select is_empty($$select from _ledger('{}', _statuses(null), null)$$, 'of no agent');
 
 select * from finish();

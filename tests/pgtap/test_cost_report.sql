@@ -1,7 +1,7 @@
 -- Costs by customer, agent, status and day: sums and medians per task, coverage, age; unknown is not 0.
 begin;
 \ir scenarios.sql
-select plan(25);
+select plan(26);
 
 create function pg_temp.told(by text[] default '{}', kind text default 'llm') returns setof text language sql as $$
   select concat_ws(' ', c.customer, c.status, c.day, coalesce(c.currency, 'nothing'), c.tasks, c.priced || '/' || c.looked_at, coalesce(trim_scale(c.cost)::text, '-'), coalesce(trim_scale(c.median_cost)::text, '-'))
@@ -58,8 +58,10 @@ select is((select c.as_of from cost_report(by => '{}') c where c.kind = 'compute
 select is((select c.as_of from cost_report(by => '{}') c where c.kind = 'llm'), _now(), 'the model cost is as of now');
 
 -- bounded
-select results_eq($$select c.tasks, c.looked_at, c.cost from cost_report(by => '{}', most_tasks => 2) c where c.kind = 'llm'$$,
-  $$select c.tasks, 1::bigint, c.cost from cost_report(by => '{}') c where c.kind = 'llm'$$, 'the newest are looked at, the sum is of all');
+select results_eq($$select c.kind, c.tasks, c.looked_at, c.priced, c.cost from cost_report(by => '{}', most_tasks => 2) c where c.kind = 'llm'$$,
+  $$select c.kind, c.tasks, c.looked_at, c.priced, c.cost from cost_report(by => '{}') c where c.kind = 'llm'$$, 'sum and coverage of the model cost are of all');
+select results_eq($$select c.kind, c.looked_at, c.median_cost from cost_report(by => '{}', most_tasks => 2) c$$,
+  $$values ('llm', 7::bigint, 0.75)$$, 'the median and compute are of the newest, which were no job runs');
 select refused(format('select cost_report(%s)', a), 'LQ400', a || ' is refused')
 from unnest(array['by => ''{month}''', 'most_tasks => 0', 'statuses => ''{gone}''']) a;
 set session authorization test_reader;

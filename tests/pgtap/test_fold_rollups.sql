@@ -1,7 +1,7 @@
 -- Folding moves deltas into rollups and histogram, oldest first and at most as many as asked for, and loses nothing.
 begin;
 \ir scenarios.sql
-select plan(27);
+select plan(28);
 
 select is(fold_rollups(), 0::bigint, 'where there is nothing to fold, nothing is folded');
 
@@ -56,15 +56,25 @@ select set_eq(
 select is((select count(*) from task_rollups where day is not null), (select count(*) from (
     select distinct agent_id, customer, status, finished_at::date from tasks where finished_at is not null) g), 'one row a group');
 select set_eq(
-  'select agent_id, customer, day, bucket, tasks from response_histogram',
-  $$select agent_id, customer, finished_at::date, _response_bucket(finished_at - created_at), count(*)
-    from tasks where status = 'completed' group by 1, 2, 3, 4$$,
-  'the histogram holds the completed tasks by their response times');
+  'select agent_id, customer, by_month, day, bucket, tasks from response_histogram',
+  $$select agent_id, customer, m.*, _response_bucket(finished_at - created_at), count(*)
+    from (select agent_id, customer, finished_at, created_at from tasks where status = 'completed'
+          union all select 0, customer, finished_at, created_at from tasks where status = 'completed'
+          union all select agent_id, null, finished_at, created_at from tasks where status = 'completed'
+          union all select 0, null, finished_at, created_at from tasks where status = 'completed') t
+    cross join lateral (values (false, finished_at::date), (true, to_char(finished_at, 'YYYY-MM-01')::date)) m(by_month, day)
+    group by 1, 2, 3, 4, 5$$,
+  'the histogram holds the completed tasks by their response times: of an agent and of all, of a customer and of all, of a day and of its month');
 select set_eq(
-  'select agent_id, customer, hour, bucket, tasks from hourly_histogram',
+  'select agent_id, customer, hour, bucket, tasks from hourly_histogram where agent_id <> 0 and customer is not null',
   $$select agent_id, customer, _hour(finished_at), _response_bucket(finished_at - created_at), count(*)
     from tasks where status = 'completed' group by 1, 2, 3, 4$$,
   'the hourly one, too');
+select set_eq(
+  'select agent_id, customer, hour, bucket, tasks from hourly_histogram where agent_id = 0 or customer is null',
+  $$select coalesce(agent_id, 0), customer, hour, bucket, sum(tasks)::bigint from hourly_histogram
+    where agent_id <> 0 and customer is not null group by hour, bucket, grouping sets ((agent_id), (customer), ())$$,
+  'with all agents and all customers together');
 
 -- a second folding adds
 select report(claim(enqueue_task('_fr c', '/13', customer => 'acme')), 'success', '1') from configure_agent('_fr c');
@@ -74,13 +84,13 @@ select fold_rollups();
 select results_eq(
   $$select customer, tasks from task_rollups where agent_id = (_agent('_fr c')).id and status = 'completed'$$, $$values ('acme', 2::bigint)$$,
   'what is folded later is added to the same row');
-select is((select sum(tasks) from response_histogram where agent_id = (_agent('_fr c')).id), 2::numeric, 'in the histogram too');
+select is((select sum(tasks) from response_histogram where agent_id = (_agent('_fr c')).id and customer is not null and not by_month), 2::numeric, 'in the histogram too');
 
 -- A delta that was written before migration 0008 knows a day and no hour.
 insert into task_deltas (agent_id, customer, tasks, from_status, to_status, to_day, to_bucket)
 values ((_agent('_fr c')).id, 'acme', 1, 'processing', 'completed', current_date, 10);
 select is(fold_rollups(), 1::bigint, 'a delta without an hour is folded all the same');
-select is((select count(*) from hourly_histogram where agent_id = (_agent('_fr c')).id), (select count(*) from (
+select is((select count(*) from hourly_histogram where agent_id = (_agent('_fr c')).id and customer is not null), (select count(*) from (
   select distinct _hour(finished_at), _response_bucket(finished_at - created_at) from tasks
   where agent_id = (_agent('_fr c')).id and status = 'completed') h), 'and is in no hour');
 

@@ -1,7 +1,7 @@
 -- The list of tasks: the same as sorting them all, page by page, under every filter.
 begin;
 \ir scenarios.sql
-select plan(56);
+select plan(66);
 
 -- --- the truth -------------------------------------------------------------------------------------
 create function pg_temp.listed(from_day date, to_day date, statuses text[], agents text[], customers text[]) returns bigint[]
@@ -105,6 +105,77 @@ select is((select count(*) from list_tasks(document => '/priority', statuses => 
 select refused(format('select * from list_tasks(page_size => %s)', n), 'LQ400', 'a page of ' || n || ' is refused') from unnest(array['null', '0', '-1', '1001']) n;
 select refused($$select * from list_tasks(statuses => array['done'])$$, 'LQ400', 'an unknown status is refused');
 select refused($$select * from list_tasks(agents => array['list nobody'])$$, 'LQ404', 'so is an unknown agent');
+
+-- --- a part of a path, in more tasks than one call looks at ------------------------------------------
+create temporary table seed as select (random() * 1e9)::integer as seed;
+select diag('seed ' || seed), setseed(seed / 1e9) from seed;
+select enqueue_task('list a', '/one', customer => 'acme') as sample \gset
+insert into tasks (agent_id, customer, document_path, priority, status, created_at, finished_at, estimated_tokens)
+select a.id, (array['', 'acme', 'acme', 'umbrella'])[(random() * 3)::integer + 1], case when random() < 0.01 then '/A/Needle-' else '/b/' end || n, (random() * 9)::integer,
+       k.status, k.at - interval '1 hour', case when k.status <> 'enqueued' then k.at end, t.estimated_tokens
+from tasks t
+cross join generate_series(1, 14000) n
+cross join lateral (select (array['list a', 'list a', 'list b'])[(random() * 2 + 0 * n)::integer + 1] as agent) w
+join agents a on a.name = w.agent
+cross join lateral (  -- many at the same moment
+  select _now() - make_interval(hours => (random() * 1500 + 0 * n)::integer) as at,
+         (array['completed', 'completed', 'completed', 'failed', 'enqueued'])[(random() * 4 + 0 * n)::integer + 1]::task_status as status) k
+where t.id = :sample;
+insert into task_rollups (agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost)
+select t.agent_id, t.customer, t.status, _day(t.finished_at), count(*), 0, 0, 0, 0
+from tasks t where t.id > :sample group by 1, 2, 3, 4
+on conflict (agent_id, status, day, customer) do update set tasks = task_rollups.tasks + excluded.tasks;
+-- all that is found by going on, and the most that one call has looked at
+create function pg_temp.found(document text, page_size integer, customers text[] default null, statuses text[] default null, from_day date default null)
+returns table (tasks bigint[], calls integer, most bigint) language plpgsql as $$
+declare
+  v_page jsonb[];
+  v_at timestamptz := 'infinity';
+  v_id bigint := 9223372036854775807;
+  v_last jsonb;
+begin
+  tasks := '{}'; calls := 0; most := 0;
+  loop
+    v_page := array(select to_jsonb(l) from lakequeue.list_tasks(from_day, null, statuses, null, customers, page_size, v_at, v_id, document) l);
+    calls := calls + 1;
+    v_last := v_page[cardinality(v_page)];
+    if exists (select from unnest(v_page[:cardinality(v_page) - 1]) r where not (r ->> 'fits')::boolean) then
+      raise 'a row that does not fit, and more behind it';
+    end if;
+    tasks := tasks || array(select (p.row ->> 'task_id')::bigint from unnest(v_page) with ordinality p(row, place) where (p.row ->> 'fits')::boolean order by p.place);
+    most := greatest(most, (
+      select count(*) from lakequeue.tasks t
+      where (coalesce(t.finished_at, t.created_at), t.id) < (v_at, v_id)
+        and (coalesce(t.finished_at, t.created_at), t.id) >= ((v_last ->> 'listed_at')::timestamptz, (v_last ->> 'task_id')::bigint)
+        and (statuses is null or t.status::text = any(statuses)) and (customers is null or t.customer = any(customers))));
+    exit when v_last is null or (cardinality(v_page) < page_size and (v_last ->> 'fits')::boolean) or calls > 1000;
+    v_at := v_last ->> 'listed_at';
+    v_id := v_last ->> 'task_id';
+  end loop;
+  return next;
+end $$;
+create function pg_temp.there(document text, customers text[] default null, statuses text[] default null, from_day date default null) returns bigint[]
+language sql as $$
+  select coalesce(array_agg(t.id order by coalesce(t.finished_at, t.created_at) desc, t.id desc), '{}')
+  from lakequeue.tasks t cross join lakequeue.installation i
+  where strpos(lower(t.document_path), document) > 0 and (customers is null or t.customer = any(customers))
+    and (statuses is null or t.status::text = any(statuses))
+    and (from_day is null or t.finished_at is null or (t.finished_at at time zone i.time_zone)::date >= from_day)
+$$;
+select cmp_ok(cardinality(pg_temp.there('needle')), '>', 100, '(there is something to find)');
+select ok(f.tasks = pg_temp.there('needle') and f.calls > 1 and f.most <= 10000, 'pages of 1000: each once, in order; ' || f.calls || ' calls, ' || f.most || ' at most')
+from pg_temp.found('nEEdle', 1000) f;
+select ok(f.tasks = pg_temp.there('needle', null, '{failed}') and f.calls > 2, 'pages of 7 of failed ones: ' || f.calls || ' calls')
+from pg_temp.found('needle', 7, statuses => '{failed}') f;
+select ok(f.tasks = pg_temp.there('needle', '{acme}') and f.calls > 1 and f.most <= 5000, 'of a customer: ' || f.calls || ' calls, ' || f.most || ' at most')
+from pg_temp.found('needle', 1000, '{acme}') f;
+select ok(f.tasks = pg_temp.there('needle', null, '{enqueued}') and f.calls > 1, 'of those that wait: ' || f.calls || ' calls') from pg_temp.found('needle', 20, statuses => '{enqueued}') f;
+select ok(f.tasks = pg_temp.there('needle', '{umbrella,nobody}', '{completed,enqueued}', _day(_now()) - 20), 'of all of it: ' || f.calls || ' calls')
+from pg_temp.found('needle', 20, '{umbrella,nobody}', '{completed,enqueued}', _day(_now()) - 20) f;
+select ok(f.tasks = pg_temp.there('/b/', null, '{failed}'), 'what nearly all have') from pg_temp.found('/b/', 1000, statuses => '{failed}') f;
+select ok(f.tasks = '{}' and f.calls between 2 and 60, 'what is nowhere is looked for to the end: ' || f.calls || ' calls') from pg_temp.found('nowhere', 50) f;
+select is((select array_agg(l.fits) from list_tasks(document => 'nowhere') l), '{f}', 'of which each tells how far it came');
+select is((select array_agg(distinct l.fits) from list_tasks(page_size => 1000) l), '{t}', 'without a document all fit');
 
 set session authorization test_reader;
 select is((select count(*) from lakequeue.list_tasks(page_size => 1)), 1::bigint, 'a reader may list');

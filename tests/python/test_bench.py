@@ -130,11 +130,8 @@ def test_no_read_of_the_pages_is_forgotten(
     called = {call.function for call in metrics.noted(history_of_60)}
     source = "".join(path.read_text() for path in Path(views.__file__).parent.glob("*.py"))
     named = set(
-        re.findall(
-            r'(?:shared|call|one|call_value|_all_rows)\(\s*(?:connection,\s*)?"(\w+)"', source
-        )
+        re.findall(r'(?:shared|call|one|call_value)\(\s*(?:connection,\s*)?"(\w+)"', source)
     )
-    named |= set(re.findall(r'_rows\("(\w+)"', source))
     readers = {
         name
         for (name,) in history_of_60.query(

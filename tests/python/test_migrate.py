@@ -263,6 +263,40 @@ def test_deltas_are_read_from_a_mark_on_whatever_was_there(database: Database) -
     assert call(owner, "queue_metrics", statuses=["enqueued"])[0]["tasks"] == 6
     call(owner, "fold_rollups")
     assert call(owner, "queue_metrics", statuses=["enqueued"])[0]["tasks"] == 6
+
+
+@on_one_server
+def test_histograms_are_carried_over_by_the_migration(database: Database) -> None:
+    """0015: of all agents, all customers and whole months, folded or not, there and back."""
+    owner = database.connect()
+    for agent in "ab":
+        call(owner, "configure_agent", agent=agent)
+    for number in range(12):
+        owner.execute(
+            "select test.set_clock(%s::timestamptz + %s * interval '9 days')",
+            ["2026-01-28 12:00+00", number],
+        )
+        agent, customer = "ab"[number % 2], ("", "acme", "globex")[number % 3]
+        call(owner, "enqueue_task", agent=agent, document_path="/d", customer=customer)
+        (row,) = call(owner, "dequeue_tasks", worker="w", batch_size=1)
+        owner.execute("select test.advance(make_interval(secs => %s))", [3**number % 1000])
+        report = {"attempt": row["attempt_id"], "token": row["callback_token"]}
+        call(owner, "record_callback", **report, outcome="success", result=Json({}))
+        if number == 8:
+            call(owner, "fold_rollups")
+    rows = "select h.* from lakequeue.{} h order by h::text"
+    tables = ("response_histogram", "hourly_histogram")
+    kept = [database.query(rows.format(table)) for table in tables]
+    assert all(len(found) > 4 * 3 for found in kept)
+    migrate.revert_to(database.conninfo(), "lakequeue-0013-attempts")
+    days = database.query("select count(*), sum(tasks) from lakequeue.response_histogram")
+    assert days == [(9, 9)], "what was there before"
+    migrate.migrate(database.conninfo())
+    assert [sorted(map(str, database.query(rows.format(table)))) for table in tables] == [
+        sorted(map(str, found)) for found in kept
+    ]
+    assert database.query(VIOLATIONS) == []
+    call(owner, "fold_rollups")
     assert database.query(VIOLATIONS) == []
 
 

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 from psycopg.types.json import Json
 
 from lakequeue.web import actions, guard
-from tests.python.test_web_pages import HOSTILE, text
+from tests.python.test_web_pages import HOSTILE, enqueue_around, text
 from tests.python.web_server import AGENT, Queue, application, as_json, pdf, token_of
 from tests.servers import Database
 
@@ -95,6 +95,31 @@ def test_the_priority_of_what_is_picked(queue: Queue, client: FlaskClient) -> No
     assert {row["task_id"]: row["priority"] for row in rows} == {
         tasks[0]: 9, tasks[1]: 9, tasks[2]: 5,
     }  # fmt: skip
+
+
+def test_an_action_on_what_a_search_finds_concerns_all_of_it(
+    queue: Queue, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue_around(queue, 1100)
+    assert "Cancel 2 tasks?" in text(
+        post(client, "/tasks/actions?find=needle", action="cancel", all="yes")
+    )
+    with monkeypatch.context() as hurried:
+        hurried.setattr(actions, "LOOK_SECONDS", 0)
+        asked = text(post(client, "/tasks/actions?find=needle", action="priority", all="yes"))
+        assert "Set the priority of 1 task or more?" in asked
+        assert re.search(r"Looked back to .* only: for older tasks choose days", asked)
+        asked = text(post(client, "/tasks/actions?find=NEEDLE.pdf", action="cancel", all="yes"))
+        assert "None was found so far." in asked
+        answer = post(
+            client, "/tasks/actions?find=needle", action="cancel", all="yes", confirmed="yes"
+        )
+        assert re.search(
+            r"1 cancelled\. Looked back to .* only: for older ones", said(client, answer)
+        )
+    answer = post(client, "/tasks/actions?find=needle", action="cancel", all="yes", confirmed="yes")
+    assert "1 cancelled." in said(client, answer)
+    assert queue.statuses() == {"enqueued": 1100, "cancelled": 2}
 
 
 def test_an_action_is_bounded_and_says_what_is_left(

@@ -16,7 +16,7 @@ import pytest
 from flask.testing import FlaskClient
 from psycopg.types.json import Json
 
-from lakequeue.web import reads
+from lakequeue.web import export, reads
 from tests.python.web_server import AGENT, Queue, application, as_json, pdf, upload
 from tests.servers import Database
 
@@ -280,6 +280,51 @@ def test_the_list_of_tasks_pages_without_repeating_or_losing(
         pages += 1
     assert pages == 3
     assert len(seen) == len(set(seen)) == 120
+
+
+def enqueue_around(queue: Queue, count: int) -> tuple[int, int]:
+    """Two tasks to be found, as the oldest and as the newest of many that wait."""
+    first = queue.enqueue("/d/Needle.pdf")
+    documents = [{"document_path": f"/d/{number}.pdf"} for number in range(count)]
+    queue.call("enqueue_tasks", agent=AGENT, documents=Json(documents))
+    return first, queue.enqueue("/d/needle-2.pdf")
+
+
+def test_a_search_says_how_far_it_has_looked_and_goes_on(
+    queue: Queue, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest, newest = enqueue_around(queue, 1100)
+    seen: list[int] = []
+    path: str | None = "/tasks?find=needle"
+    pages = []
+    while path:
+        page = client.get(path).get_data(as_text=True)
+        seen += [int(key) for key in re.findall(r'<tr id="task-(\d+)"', page)]
+        following = re.search(r'rel="next" href="([^"]+)">([^<]+)<', page)
+        looked = re.search(r'id="looked-to"[^>]*>Looked back to', page)
+        assert (following is not None) == (looked is not None)
+        assert following is None or following[2] == "Look further back"
+        assert ("No task here fits" in page) == (looked is not None and "task-" not in page)
+        path = following[1].replace("&amp;", "&") if following else None
+        pages.append(page)
+    assert len(pages) > 2
+    assert seen == [newest, oldest]
+
+    found = as_json(client.get("/api/tasks?find=needle"))
+    assert [row["task_id"] for row in found["tasks"]] == [newest]
+    assert "fits" not in found["tasks"][0]
+    assert found["looked_back_to"] == found["next"].split("_")[0]
+    answer = client.get("/api/tasks", query_string={"find": "needle", "after": found["next"]})
+    assert as_json(answer)["tasks"] == [], "nothing within the next ones"
+    assert as_json(client.get("/api/tasks"))["looked_back_to"] is None
+
+    lines = client.get("/tasks.csv?find=needle").get_data(as_text=True).splitlines()
+    assert [line.split(",")[0] for line in lines[1:]] == [str(newest), str(oldest)]
+    monkeypatch.setattr(export, "SECONDS", 0)
+    lines = client.get("/tasks.csv?find=needle").get_data(as_text=True).splitlines()
+    assert lines[1].startswith(f"{newest},")
+    assert lines[2].startswith("Looked back to 20")
+    assert len(lines) == 3
 
 
 def test_a_batch_pages_through_its_documents(queue: Queue, client: FlaskClient) -> None:

@@ -96,31 +96,41 @@ with usage as (
       or sum(s.priced) <> 0 or sum(s.input_told) <> 0 or sum(s.output_told) <> 0
       or sum(s.cached_told) <> 0 or sum(s.cost_told) <> 0
 ), times_brute as (
-  select c.agent_id, c.customer, c.day, c.bucket, sum(c.tasks)::numeric as tasks
-    from counted c where c.bucket is not null group by 1, 2, 3, 4
+  select coalesce(c.agent_id, 0) as agent_id, c.customer, s.*, c.bucket,
+         sum(c.tasks)::numeric as tasks
+    from counted c
+   cross join lateral (values (false, c.day), (true, c.day - extract(day from c.day)::int + 1))
+         s(by_month, day)
+   where c.bucket is not null
+   group by cube (c.agent_id, c.customer), s.by_month, s.day, c.bucket
 ), times_kept as (
-  select h.agent_id, h.customer, h.day, h.bucket, sum(h.tasks) as tasks
-    from (select r.agent_id, r.customer, r.day, r.bucket, r.tasks
+  select h.agent_id, h.customer, h.by_month, h.day, h.bucket, sum(h.tasks) as tasks
+    from (select r.agent_id, r.customer, r.by_month, r.day, r.bucket, r.tasks
             from lakequeue.response_histogram r
           union all
-          select s.agent_id, s.customer, s.day, s.bucket, s.tasks
+          select coalesce(s.agent_id, 0), s.customer, m.by_month, m.day, s.bucket, sum(s.tasks)
             from lakequeue.task_deltas d cross join lateral lakequeue._delta_sides(d) s
-           where s.bucket is not null) h
-   group by 1, 2, 3, 4
+           cross join lateral (values (false, s.day), (true, date_trunc('month', s.day)::date))
+                 m(by_month, day)
+           where s.bucket is not null
+           group by cube (s.agent_id, s.customer), m.by_month, m.day, s.bucket) h
+   group by 1, 2, 3, 4, 5
   having sum(h.tasks) <> 0
 ), hour_times_brute as (
-  select c.agent_id, c.customer, c.hour, c.bucket, sum(c.tasks)::numeric as tasks
+  select coalesce(c.agent_id, 0) as agent_id, c.customer, c.hour, c.bucket,
+         sum(c.tasks)::numeric as tasks
     from counted c
    where c.bucket is not null and c.hour >= lakequeue._now() - interval '34 days'
-   group by 1, 2, 3, 4
+   group by cube (c.agent_id, c.customer), c.hour, c.bucket
 ), hour_times_kept as (
   select h.agent_id, h.customer, h.hour, h.bucket, sum(h.tasks) as tasks
     from (select r.agent_id, r.customer, r.hour, r.bucket, r.tasks
             from lakequeue.hourly_histogram r
           union all
-          select s.agent_id, s.customer, s.hour, s.bucket, s.tasks
+          select coalesce(s.agent_id, 0), s.customer, s.hour, s.bucket, sum(s.tasks)
             from lakequeue.task_deltas d cross join lateral lakequeue._delta_sides(d) s
-           where s.bucket is not null) h
+           where s.bucket is not null
+           group by cube (s.agent_id, s.customer), s.hour, s.bucket) h
    where h.hour >= lakequeue._now() - interval '34 days'  -- older ones are forgotten
    group by 1, 2, 3, 4
   having sum(h.tasks) <> 0

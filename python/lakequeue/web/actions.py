@@ -6,6 +6,7 @@ the action runs, in bounded chunks; the count is shown before.
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import time
 from collections import Counter
@@ -17,7 +18,7 @@ from urllib.parse import quote
 from flask import Blueprint, flash, jsonify, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from lakequeue.web import filters, guard, views
+from lakequeue.web import filters, formats, guard, views
 from lakequeue.web.filters import BadFilter, Filter, parse_key
 
 blueprint = Blueprint("actions", __name__)
@@ -25,6 +26,8 @@ blueprint = Blueprint("actions", __name__)
 MOST_TASKS = 10_000
 """For one action; what is left over is said, and may be asked for again."""
 SECONDS = 20.0
+LOOK_SECONDS = 20.0
+"""Of the database, to find what a filter with a part of a path fits."""
 CHUNK = 200
 LIST_PAGE = 1000
 EXAMPLES = 3
@@ -78,6 +81,8 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     skipped: list[str] = field(default_factory=list)
     more: bool = False
+    looked_to: datetime.datetime | None = None
+    """Tasks before it were not looked at, since time was over."""
 
     def add(self, rows: list[dict[str, Any]]) -> None:
         """Count the answers of one call."""
@@ -99,6 +104,10 @@ class Tally:
         text = ", ".join(parts) or "No task fits any more"
         if self.more:
             text += ". There are more: send the action again for the rest"
+        if self.looked_to is not None:
+            at = self.looked_to.astimezone(views.known_zone())
+            text += f". Looked back to {formats.day(at.date())}, {at:%H:%M} only"
+            text += ": for older ones choose days up to then"
         return text + "."
 
 
@@ -121,15 +130,23 @@ def on_tasks() -> ResponseReturnValue:
     more = {"priority": _priority()} if name == "priority" else {}
     if request.form.get("confirmed") != "yes":
         return _confirm(chosen, name, picked, whole, back)
+    fitting = _fitting(chosen, _concerned(_scope(chosen, name))) if whole else None
     tally = _apply(
         action,
-        _fitting(chosen, _concerned(_scope(chosen, name))) if whole else iter(picked),
+        iter(picked) if fitting is None else (row["task_id"] for row in fitting),
         reason=request.form.get("reason", "").strip() or None,
         **more,
     )
+    if fitting is not None:
+        tally.looked_to = fitting.looked_to
     views.reads().forget()
     if request.accept_mimetypes.best == "application/json":
-        return jsonify(outcomes=dict(tally.outcomes), skipped=tally.skipped, more=tally.more)
+        return jsonify(
+            outcomes=dict(tally.outcomes),
+            skipped=tally.skipped,
+            more=tally.more,
+            looked_back_to=views.jsonable(tally.looked_to),
+        )
     flash(tally.words(action), "done")
     return redirect(back, 303)
 
@@ -150,6 +167,7 @@ def _confirm(
 ) -> ResponseReturnValue:
     scope = _scope(chosen, name) if whole else []
     concerned = _concerned(scope)
+    count, looked_to = _count(chosen, scope) if whole else (len(picked), None)
     return render_template(
         "confirm.html",
         action=ACTIONS[name],
@@ -157,7 +175,8 @@ def _confirm(
         chosen=chosen,
         whole=whole,
         picked=picked,
-        count=_count(chosen, scope) if whole else len(picked),
+        count=count,
+        looked_to=looked_to,
         concerned=concerned,
         others=[] if chosen.document else [row for row in scope if not row["concerned"]],
         most=MOST_TASKS,
@@ -177,23 +196,20 @@ def _concerned(scope: list[dict[str, Any]]) -> list[str]:
     return [row["status"] for row in scope if row["concerned"]]
 
 
-def _count(chosen: Filter, scope: list[dict[str, Any]]) -> int:
-    """How many it can concern now; of those with a word in the path no more than are done."""
+def _count(chosen: Filter, scope: list[dict[str, Any]]) -> tuple[int, datetime.datetime | None]:
+    """How many it can concern now; of those with a word in the path no more than are done.
+
+    And how far it has looked for these, if time was over.
+    """
     if chosen.document:
-        return sum(1 for _ in itertools.islice(_fitting(chosen, _concerned(scope)), MOST_TASKS))
-    return sum(row["tasks"] for row in scope if row["concerned"])
+        fitting = _fitting(chosen, _concerned(scope))
+        return sum(1 for _ in itertools.islice(fitting, MOST_TASKS)), fitting.looked_to
+    return sum(row["tasks"] for row in scope if row["concerned"]), None
 
 
-def _fitting(chosen: Filter, statuses: list[str]) -> Iterator[int]:
-    """The ids, newest first, read page by page while the action goes on."""
-    parameters = {**chosen.listing(), "statuses": statuses}
-    after: dict[str, Any] = {}
-    while statuses:
-        rows = views.reads().call("list_tasks", **parameters, **after, page_size=LIST_PAGE)
-        yield from (row["task_id"] for row in rows)
-        if len(rows) < LIST_PAGE:
-            return
-        after = {"after_at": rows[-1]["listed_at"], "after_id": rows[-1]["task_id"]}
+def _fitting(chosen: Filter, statuses: list[str]) -> views.Listing:
+    """The tasks, newest first, read page by page while the action goes on."""
+    return views.Listing({**chosen.listing(), "statuses": statuses}, LIST_PAGE, LOOK_SECONDS)
 
 
 def _apply(action: Action, tasks: Iterator[int], **parameters: Any) -> Tally:

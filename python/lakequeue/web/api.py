@@ -9,7 +9,7 @@ from flask.typing import ResponseReturnValue
 
 from lakequeue import __version__, database
 from lakequeue.web import callbacks, export, pages, views
-from lakequeue.web.filters import Filter, cursor, parse_cursor, parse_key
+from lakequeue.web.filters import Filter, cursor, page_of_tasks, parse_cursor, parse_key
 from lakequeue.web.live import TooManyStreams
 
 blueprint = Blueprint("api", __name__, url_prefix="/api")
@@ -66,7 +66,11 @@ def agents() -> Response:
 
 @blueprint.get("/tasks")
 def tasks() -> Response:
-    """A page of tasks; `next` is the `after` of the following one."""
+    """A page of tasks; `next` is the `after` of the following one.
+
+    Where a document is looked for a page may end before it is full: `looked_back_to` says when it
+    had looked at enough tasks; `next` goes on from there.
+    """
     chosen = _filter()
     size = _page_size(50)
     after_at, after_id = parse_cursor(request.args.get("after"))
@@ -77,11 +81,13 @@ def tasks() -> Response:
         after_at=after_at,
         after_id=after_id,
     )
-    shown = rows[:size]
-    more = len(rows) > size
+    shown, following, looked_to = page_of_tasks(rows, size)
     return jsonify(
-        tasks=views.jsonable(shown),
-        next=cursor(shown[-1]["listed_at"], shown[-1]["task_id"]) if more else None,
+        tasks=[
+            views.jsonable({name: row[name] for name in row if name != "fits"}) for row in shown
+        ],
+        next=following,
+        looked_back_to=views.jsonable(looked_to),
     )
 
 

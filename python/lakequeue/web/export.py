@@ -110,6 +110,8 @@ def _line(cells: list[Any]) -> bytes:
 
 MOST_ROWS = 100_000
 BATCH = 1000
+SECONDS = 60.0
+"""Of the database, for one list of tasks."""
 TASK_COLUMNS = {
     "task": "task_id",
     "agent": "agent",
@@ -139,31 +141,35 @@ EVENT_COLUMNS = {
 
 
 def tasks_csv(wanted: dict[str, Any]) -> Iterator[bytes]:
-    """The tasks under a filter, a line each, MOST_ROWS at most."""
-    rows = _all_rows("list_tasks", wanted, ("listed_at", "task_id"))
+    """The tasks under a filter, a line each, MOST_ROWS at most.
+
+    If looking for a document takes too long, a last line says how far it came.
+    """
+    listing = views.Listing(wanted, BATCH, SECONDS)
+    rows = itertools.islice(listing, MOST_ROWS)
     yield from _table(list(TASK_COLUMNS), _chosen(rows, TASK_COLUMNS))
+    if listing.looked_to is not None:
+        moment = views.jsonable(listing.looked_to)
+        yield _line([f"Looked back to {moment} only: for older ones choose days up to then."])
 
 
 def events_csv(wanted: dict[str, Any]) -> Iterator[bytes]:
     """The event log under a filter, a line each, MOST_ROWS at most."""
-    rows = _all_rows("list_events", wanted, ("at", "event_id"))
-    yield from _table(list(EVENT_COLUMNS), _chosen(rows, EVENT_COLUMNS))
+    yield from _table(list(EVENT_COLUMNS), _chosen(_all_events(wanted), EVENT_COLUMNS))
 
 
 def _chosen(rows: Iterable[dict[str, Any]], columns: dict[str, str]) -> Iterator[list[Any]]:
     return ([row[name] for name in columns.values()] for row in rows)
 
 
-def _all_rows(
-    function: str, wanted: dict[str, Any], key: tuple[str, str]
-) -> Iterator[dict[str, Any]]:
+def _all_events(wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
     after: dict[str, Any] = {}
     for _ in range(MOST_ROWS // BATCH):
-        rows = views.reads().call(function, **wanted, **after, page_size=BATCH)
+        rows = views.reads().call("list_events", **wanted, **after, page_size=BATCH)
         yield from rows
         if len(rows) < BATCH:
             return
-        after = {"after_at": rows[-1][key[0]], "after_id": rows[-1][key[1]]}
+        after = {"after_at": rows[-1]["at"], "after_id": rows[-1]["event_id"]}
 
 
 def _plain(value: Any) -> Any:

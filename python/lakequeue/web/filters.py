@@ -150,6 +150,21 @@ def cursor(at: datetime.datetime, task: int) -> str:
     return f"{at.astimezone(datetime.UTC).isoformat()}_{task}"
 
 
+def page_of_tasks(
+    rows: list[dict[str, Any]], size: int
+) -> tuple[list[dict[str, Any]], str | None, datetime.datetime | None]:
+    """What to show of so many rows of list_tasks and one more; where to go on; how far it looked.
+
+    The last is None unless it has looked at enough tasks before it had found enough.
+    """
+    fitting = [row for row in rows if row["fits"]]
+    if fitting != rows:
+        return fitting, cursor(rows[-1]["listed_at"], rows[-1]["task_id"]), rows[-1]["listed_at"]
+    shown = rows[:size]
+    more = len(rows) > size
+    return shown, cursor(shown[-1]["listed_at"], shown[-1]["task_id"]) if more else None, None
+
+
 def parse_cursor(text: str | None) -> tuple[datetime.datetime | None, int | None]:
     """Back from the address."""
     if not text:

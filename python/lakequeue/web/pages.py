@@ -22,7 +22,7 @@ from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
 from lakequeue.web import actions, charts, export, formats, guard, uploads, views
-from lakequeue.web.filters import Filter, cursor, parse_cursor, parse_key
+from lakequeue.web.filters import Filter, cursor, page_of_tasks, parse_cursor, parse_key
 from lakequeue.web.volume import NoDocument
 
 blueprint = Blueprint("pages", __name__)
@@ -215,17 +215,15 @@ def tasks() -> ResponseReturnValue:
         after_at=after_at,
         after_id=after_id,
     )
-    shown = rows[:PAGE_SIZE]
-    following = None
-    if len(rows) > PAGE_SIZE:
-        following = chosen.query([("after", cursor(shown[-1]["listed_at"], shown[-1]["task_id"]))])
+    shown, after, looked_to = page_of_tasks(rows, PAGE_SIZE)
     return render_template(
         "tasks.html",
         chosen=chosen,
         metrics=views.metrics(chosen),
         agents=views.agents(),
         tasks=shown,
-        following=following,
+        following=chosen.query([("after", after)]) if after else None,
+        looked_to=looked_to,
         first_page=after_at is None,
         actions=actions.ACTIONS,
         may_operate=views.may_operate(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -288,6 +289,32 @@ def numeric_columns(rows: list[dict[str, Any]]) -> set[str]:
                 is_number = isinstance(field["value"], int | float)
                 numeric[name] = numeric.get(name, True) and is_number
     return {name for name, always in numeric.items() if always}
+
+
+class Listing:
+    """The tasks under a filter, newest first, page by page; for so many seconds of the database."""
+
+    def __init__(self, wanted: dict[str, Any], page_size: int, seconds: float) -> None:
+        self._wanted = wanted
+        self._page_size = page_size
+        self._seconds = seconds
+        self.looked_to: datetime.datetime | None = None
+        """How far it has looked when time was over; None: to the end, or as far as was asked."""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        after: dict[str, Any] = {}
+        spent = 0.0
+        while True:
+            started = time.monotonic()
+            rows = reads().call("list_tasks", **self._wanted, **after, page_size=self._page_size)
+            spent += time.monotonic() - started
+            yield from (row for row in rows if row["fits"])
+            if len(rows) < self._page_size and (not rows or rows[-1]["fits"]):
+                return
+            after = {"after_at": rows[-1]["listed_at"], "after_id": rows[-1]["task_id"]}
+            if spent > self._seconds:
+                self.looked_to = rows[-1]["listed_at"]
+                return
 
 
 def task(key: int) -> dict[str, Any]:
