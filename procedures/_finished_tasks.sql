@@ -24,7 +24,7 @@ declare
   v_day date := (after_at at time zone v_zone)::date;
   v_final task_status[] := array_remove(array_remove(statuses, 'enqueued'), 'processing');
   -- A short page of everybody's tasks is sooner read from each agent and status than found in the ledger.
-  v_short boolean := customers is null and most * cardinality(agent_ids) * cardinality(v_final) <= 5000;
+  v_short boolean := customers is null and most::bigint * cardinality(agent_ids) * cardinality(v_final) <= 5000;
 begin
   return query
     with days as materialized (

@@ -25,7 +25,7 @@ begin
     perform pg_temp.complete('_r ' || substr('abc', (random() * 2)::integer + 1, 1), (array['', 'acme', 'globex'])[(random() * 2)::integer + 1],
                              make_interval(secs => 1.5 ^ (random() * 15)));
     perform test.advance(make_interval(hours => (random() * 60)::integer));
-    if random() < 0.1 then perform lakequeue.fold_rollups(); end if;
+    if n in (20, 40) or (n < 60 and random() < 0.1) then perform lakequeue.fold_rollups(); end if;
   end loop;
 end $$;
 
@@ -61,7 +61,7 @@ create function pg_temp.wrong(step text, most integer) returns bigint language s
   where (select array_agg(r order by r.at, r.bucket) from lakequeue._responses(q.ids, q.customers, q.from_day, q.to_day, nullif(q.step, 'all')) r)
     is distinct from (select array_agg(r order by r.at, r.bucket) from pg_temp.truth(q.ids, q.customers, q.from_day, q.to_day, q.step) r)
 $$;
-select cmp_ok((select count(*) from asked q where exists (select from pg_temp.truth(q.ids, q.customers, q.from_day, q.to_day, q.step))), '>', 150::bigint,
+select cmp_ok((select count(*) from asked q where exists (select from pg_temp.truth(q.ids, q.customers, q.from_day, q.to_day, q.step))), '>', 100::bigint,
   '(many of these filters match something)');
 select cmp_ok((select count(*) from task_deltas), '>', 0::bigint, '(not all is folded)');
 select is(pg_temp.wrong('any', 60), 0::bigint, 'half of it folded, all is as the tasks say');
@@ -77,7 +77,7 @@ select is(pg_temp.wrong('hour', 20), 0::bigint, 'so are the hours of the last 35
 select count(*) from reprocess_tasks(array(select t.id from tasks t order by t.id limit 5), actor => 'ops') \gset
 select advance('2 days') \gset
 select p.tasks as purged from purge_tasks('20 days', 20, completed => true) p \gset
-select cmp_ok(:purged, '>', 5, '(some are purged)');
+select cmp_ok(:purged, '>', 0, '(some are purged)');
 select is(pg_temp.wrong('any', 60), 0::bigint, 'what was purged counts for ever');
 set session authorization test_reader;
 select throws_ok($$select lakequeue._responses('{}', null, null, null)$$, '42501', null, 'it is internal');

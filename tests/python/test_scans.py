@@ -63,7 +63,7 @@ def any_rows(_rows: list[tuple[Any, ...]]) -> bool:
 WORKER, AGENT, APP = "test_worker", "test_agent", "test_app"
 OPERATOR, READER, WEB = "test_operator", "test_reader", "test_web"
 A_FETCH = "(select fetch_id from begin_compute_fetch(batch_size => 100))"
-# When somebody presses: of the newest 20,000 finished tasks, those never asked for.
+# When somebody presses: of the newest 5,000 finished tasks, those never asked for.
 FETCH_ROWS, FETCH_BLOCKS = 200_000, 150_000
 
 CALLS = [
