@@ -17,6 +17,8 @@ declare
   v_now timestamptz;
   v_before tasks;
   v_after tasks;
+  v_read record;
+  v_agent agents;
   v_attempt task_attempts;
   v_reported boolean;
   v_run_ended boolean;
@@ -34,19 +36,26 @@ begin
   if not found then
     perform _check_token(attempt, null);  -- purged while this waited: unknown
   end if;
-  select a.* into v_attempt from task_attempts a where a.id = attempt;
+  select a as attempt, g as agent, exists (select from results r where r.attempt_id = a.id) as stored
+  into v_read
+  from task_attempts a
+  join agents g on g.id = a.agent_id
+  where a.id = attempt;
+  v_attempt := v_read.attempt;
+  v_agent := v_read.agent;
   v_reported := v_attempt.reported_at is not null;
   v_run_ended := v_attempt.run_ended_at is not null;
   v_now := _now();
   v_used := case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) else _task_usage(task) end;
   v_after := v_before;
   v_attempt := _settle_usage(
-    v_attempt, input_tokens, output_tokens, cached_tokens, llm_cost, coalesce(usage_complete, false), 'callback');
+    v_attempt, input_tokens, output_tokens, cached_tokens, llm_cost, coalesce(usage_complete, false), 'callback',
+    v_agent.output_share);
   v_attempt.run_id := coalesce(v_attempt.run_id, run_id);
   v_attempt.trace_id := coalesce(v_attempt.trace_id, _clean_text(trace_id, 500));
   if outcome = 'success' and result is null and not v_reported and v_attempt.status <> 'succeeded'
      and v_before.status in ('enqueued', 'processing')
-     and not exists (select from results r where r.attempt_id = attempt) then
+     and not v_read.stored then
     perform _keep_attempt(v_attempt);
     perform _note_change(v_before, v_before, v_used, case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) end);
     return 'result_missing';
@@ -60,7 +69,7 @@ begin
     perform _keep_attempt(v_attempt);
   elsif outcome = 'success' then
     if result is not null then
-      v_kept := _store_result(v_before, v_attempt, result, confidence);
+      v_kept := _store_result(v_before, v_attempt, v_agent, v_read.stored, result, confidence);
       v_stored := v_kept.answer;
     end if;
     if v_stored = 'accepted' then

@@ -55,9 +55,9 @@ begin
     cross join lateral (
       select x.agent_id, x.customer, x.created_at, x.lease_expires_at from tasks x where x.id = (a.was).task_id limit 1) t
     join agents g on g.id = t.agent_id
-    cross join lateral (select _clean_json(r.result) as result offset 0) j
-    cross join lateral _check_json(j.result)
-    cross join lateral _settle_usage(a.was, r.input, r.output, r.cached, r.cost, coalesce(r.complete, false), 'callback') s
+    cross join lateral (select _check_json(_clean_json(r.result)) as result offset 0) j
+    cross join lateral _settle_usage(
+      a.was, r.input, r.output, r.cached, r.cost, coalesce(r.complete, false), 'callback', g.output_share) s
     where jsonb_typeof(j.result) <> 'null' and (r.confidence between 0 and 1) is not false
       and (select x.attempt_id from results x where x.attempt_id = (a.was).id) is null
   ), completed as (
