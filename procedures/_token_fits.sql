@@ -5,7 +5,7 @@
 -- installation's.
 create or replace function lakequeue._token_fits(attempt bigint, run_key uuid, token text, secret bytea)
 returns boolean
-language sql immutable
+language sql stable
 return coalesce(
   sha256(convert_to(token, 'UTF8')) = sha256(convert_to(lakequeue._derive_token(attempt, run_key, secret), 'UTF8')), false);
 
