@@ -1,6 +1,6 @@
 -- Rule 14: whatever sets a status nudges watchers; workers are nudged when something may be claimable: a task entered
 -- the queue, or left processing and its place. A raw UPDATE that sets the status it finds nudges, too: once too often
--- does no harm. Heartbeats and the like nudge nobody. (Workers: notify_claimable.)
+-- does no harm. Heartbeats and the like nudge nobody. (Workers: notify_finished and notify_requeued.)
 begin;
 \ir scenarios.sql
 \ir nudges.sql
@@ -20,10 +20,16 @@ begin
   if was not in ('enqueued', 'processing') then
     update tasks t set status = was, locked_by = null, lease_expires_at = null, finished_at = _now() where t.id = v_task;
   end if;
-  return nudged(format($f$
-    update lakequeue.tasks set status = %2$L, locked_by = case when %2$L = 'processing' then 'w' end,
-      lease_expires_at = case when %2$L = 'processing' then now() end, retry_at = case when %3$L::boolean then now() end,
-      finished_at = case when %2$L not in ('enqueued', 'processing') then now() end where id = %1$s $f$, v_task, becomes, waits));
+  -- each statement sets what the constraints ask for, and no other column
+  return nudged(format('update lakequeue.tasks set status = %L', becomes)
+    || case when 'processing' in (was, becomes) then
+         case when becomes = 'processing' then ', locked_by = ''w'', lease_expires_at = now()' else ', locked_by = null, lease_expires_at = null' end
+       else '' end
+    || case when waits then ', retry_at = now()' else '' end
+    || case when (was in ('enqueued', 'processing')) <> (becomes in ('enqueued', 'processing')) then
+         case when becomes in ('enqueued', 'processing') then ', finished_at = null' else ', finished_at = now()' end
+       else '' end
+    || format(' where id = %s', v_task));
 end $$;
 select is(pg_temp.change(v.was::task_status, v.becomes::task_status, v.waits), v.nudged, format('%s → %s%s', v.was, v.becomes, case when v.waits then ' to wait' end))
 from (values
@@ -31,9 +37,9 @@ from (values
   ('processing', 'enqueued', false, 'changes, worker'), ('processing', 'enqueued', true, 'changes, worker'),
   ('processing', 'completed', false, 'changes, worker'), ('processing', 'failed', false, 'changes, worker'), ('processing', 'cancelled', false, 'changes, worker'),
   ('failed', 'enqueued', false, 'changes, worker'), ('cancelled', 'enqueued', false, 'changes, worker'),
-  ('failed', 'completed', false, 'changes, worker'), ('cancelled', 'completed', false, 'changes, worker'),
-  ('enqueued', 'enqueued', false, 'changes, worker'), ('processing', 'processing', false, 'changes'), ('completed', 'completed', false, 'changes, worker'),
-  ('failed', 'failed', false, 'changes, worker'), ('cancelled', 'cancelled', false, 'changes, worker'), ('enqueued', 'enqueued', true, 'changes, worker')) v(was, becomes, waits, nudged);
+  ('failed', 'completed', false, 'changes'), ('cancelled', 'completed', false, 'changes'),
+  ('enqueued', 'enqueued', false, 'changes, worker'), ('processing', 'processing', false, 'changes'), ('completed', 'completed', false, 'changes'),
+  ('failed', 'failed', false, 'changes'), ('cancelled', 'cancelled', false, 'changes'), ('enqueued', 'enqueued', true, 'changes, worker')) v(was, becomes, waits, nudged);
 
 -- statements that change many, or none
 select is(nudged('update tasks set status = ''processing'', locked_by = ''w'', lease_expires_at = now() where status = ''enqueued'' and retry_at is null'), 'changes',
@@ -78,7 +84,7 @@ select attempt_in('superseded') as lost \gset
 select advance('10 min') \gset
 select is(nudged('select sweep_leases()'), 'worker', 'or presumed dead');
 
-select ok(bool_and(t.tgenabled = 'O') and count(*) = 2, 'the triggers are enabled') from pg_trigger t
-where t.tgrelid = 'lakequeue.tasks'::regclass and t.tgname in ('notify_changed', 'notify_claimable');
+select ok(bool_and(t.tgenabled = 'O') and count(*) = 3, 'the triggers are enabled') from pg_trigger t
+where t.tgrelid = 'lakequeue.tasks'::regclass and t.tgname in ('notify_changed', 'notify_finished', 'notify_requeued');
 select * from finish();
 rollback;
