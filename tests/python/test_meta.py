@@ -246,10 +246,10 @@ def test_functions_without_a_search_path_are_part_of_their_callers(pristine: Dat
     assert functions
     owner = pristine.connect()
     for name, signature, types in functions:
-        given = ", ".join(f"null::{type} as a{number}" for number, type in enumerate(types))
-        arguments = ", ".join(f"g.a{number}" for number in range(len(types)))
+        given = ", ".join(f"null::{kind} as a{number}" for number, kind in enumerate(types))
+        call = f"lakequeue.{name}({', '.join(f'g.a{number}' for number in range(len(types)))})"
         plan = owner.execute(
-            f"explain (verbose) select lakequeue.{name}({arguments}) from (select {given} offset 0) g"
+            f"explain (verbose) select {call} from (select {given} offset 0) g"
         ).fetchall()
         assert f"{name}(" not in str(plan), f"{signature} is not inlined"
 
