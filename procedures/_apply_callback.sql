@@ -1,12 +1,12 @@
--- What an agent's report does, once its token was checked (rules 8 to 11). Usage, run id and trace id are recorded in
+-- What an agent's report does (rules 8 to 11). Usage, run id and trace id are recorded in
 -- every case; the first report of an attempt decides, every further one is a duplicate.
 --
--- task, attempt: ids. The others: see record_callback.
+-- Parameters, errors: see record_callback.
 -- Returns accepted, duplicate, superseded, or result_missing (a success without a result of a task that is not final: no
 -- state changes, so that the agent can still hand one over).
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue._apply_callback(
-  task bigint, attempt bigint, outcome text, result json, confidence real,
+  attempt bigint, token text, outcome text, result json, confidence real,
   input_tokens bigint, output_tokens bigint, cached_tokens bigint, llm_cost numeric, usage_complete boolean,
   error_class text, error json, run_id bigint, trace_id text, retry_after interval)
 returns text
@@ -15,8 +15,9 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
   v_now timestamptz;
-  v_before tasks;
+  v_before tasks := _lock_task(attempt, token);
   v_after tasks;
+  v_read record;
   v_attempt task_attempts;
   v_reported boolean;
   v_run_ended boolean;
@@ -30,23 +31,26 @@ begin
       hint = 'Outcomes: success, failure, permanent_failure, rate_limited, cancelled.';
   end if;
 
-  select t.* into v_before from tasks t where t.id = task for no key update;
-  if not found then
-    perform _check_token(attempt, null);  -- purged while this waited: unknown
-  end if;
-  select a.* into v_attempt from task_attempts a where a.id = attempt;
+  select a as attempt, g.output_share, g.reconcile_grace, g.failures_in_a_row,
+         exists (select from results r where r.attempt_id = a.id) as stored
+  into v_read
+  from task_attempts a
+  join agents g on g.id = a.agent_id
+  where a.id = attempt;
+  v_attempt := v_read.attempt;
   v_reported := v_attempt.reported_at is not null;
   v_run_ended := v_attempt.run_ended_at is not null;
   v_now := _now();
-  v_used := case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) else _task_usage(task) end;
+  v_used := case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) else _task_usage(v_before.id) end;
   v_after := v_before;
   v_attempt := _settle_usage(
-    v_attempt, input_tokens, output_tokens, cached_tokens, llm_cost, coalesce(usage_complete, false), 'callback');
+    v_attempt, input_tokens, output_tokens, cached_tokens, llm_cost, coalesce(usage_complete, false), 'callback',
+    v_read.output_share);
   v_attempt.run_id := coalesce(v_attempt.run_id, run_id);
   v_attempt.trace_id := coalesce(v_attempt.trace_id, _clean_text(trace_id, 500));
   if outcome = 'success' and result is null and not v_reported and v_attempt.status <> 'succeeded'
      and v_before.status in ('enqueued', 'processing')
-     and not exists (select from results r where r.attempt_id = attempt) then
+     and not v_read.stored then
     perform _keep_attempt(v_attempt);
     perform _note_change(v_before, v_before, v_used, case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) end);
     return 'result_missing';
@@ -60,7 +64,8 @@ begin
     perform _keep_attempt(v_attempt);
   elsif outcome = 'success' then
     if result is not null then
-      v_kept := _store_result(v_before, v_attempt, result, confidence);
+      v_kept := _store_result(
+        v_before, v_attempt, v_read.stored, v_read.reconcile_grace, v_read.failures_in_a_row, result, confidence);
       v_stored := v_kept.answer;
     end if;
     if v_stored = 'accepted' then
@@ -93,5 +98,5 @@ begin
   return v_answer;
 end $$;
 
-comment on function lakequeue._apply_callback(bigint, bigint, text, json, real, bigint, bigint, bigint, numeric,
-  boolean, text, json, bigint, text, interval) is 'What an agent''s report does, once its token was checked.';
+comment on function lakequeue._apply_callback(bigint, text, text, json, real, bigint, bigint, bigint, numeric,
+  boolean, text, json, bigint, text, interval) is 'What an agent''s report does.';

@@ -3,13 +3,9 @@
 -- side); where nothing is known, one page.
 create or replace function lakequeue._bare_estimate(agent lakequeue.agents, page_count integer, document_bytes bigint)
 returns numeric
-language plpgsql immutable
-set search_path = pg_catalog, lakequeue, pg_temp
-as $$
-begin
-  return agent.tokens_per_task
-    + agent.tokens_per_page * coalesce(page_count, greatest(1, ceil(document_bytes / 50000.0)), 1);
-end $$;
+language sql immutable
+return agent.tokens_per_task
+  + agent.tokens_per_page * coalesce(page_count, greatest(1, ceil(document_bytes / 50000.0)), 1);
 
 comment on function lakequeue._bare_estimate(lakequeue.agents, integer, bigint) is
   'The estimate as configured, before what was learnt.';

@@ -2,10 +2,10 @@
 -- a result, would fail at every try. (Python reads about 900 levels, and neither integers of more than 4,300 digits nor
 -- any beyond a double where it writes them.)
 --
--- value: what is about to be stored. Errors: LQ422.
+-- value: what is about to be stored. Returns it. Errors: LQ422.
 create or replace function lakequeue._check_json(value jsonb)
-returns void
-language plpgsql immutable
+returns jsonb
+language plpgsql immutable strict
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 begin
@@ -17,6 +17,7 @@ begin
     raise exception using errcode = 'LQ422', message = 'a number in this JSON is larger than 10^308',
       hint = 'Send such a number as text.';
   end if;
+  return value;
 end $$;
 
 comment on function lakequeue._check_json(jsonb) is 'Refuses JSON that clients cannot read: deeper than 200 levels, numbers beyond 10^308.';

@@ -6,7 +6,7 @@
 -- Errors: LQ413 over 64 MB; LQ422 what no cleaning can make jsonb (a number out of range, nesting too deep).
 create or replace function lakequeue._clean_json(value json)
 returns jsonb
-language plpgsql immutable
+language plpgsql immutable strict
 set search_path = pg_catalog, lakequeue, pg_temp
 set standard_conforming_strings = on
 as $$
@@ -21,11 +21,12 @@ begin
       message = format('JSON of %s bytes is too large', octet_length(v_text)),
       hint = 'The limit is 64 MB; store large artefacts in the volume and their path here.';
   end if;
-  if v_text like '%\\u%' then
-    v_text := regexp_replace(v_text, c_escape || '\\u0000', '\1\\ufffd', 'g');
-    v_text := regexp_replace(v_text, c_escape || c_high || '(?!' || c_low || ')', '\1\\ufffd', 'g');
-    v_text := regexp_replace(v_text, '(?<!' || c_high || ')' || c_escape || c_low, '\1\\ufffd', 'g');
+  if v_text not like '%\\u%' then
+    return v_text::jsonb;
   end if;
+  v_text := regexp_replace(v_text, c_escape || '\\u0000', '\1\\ufffd', 'g');
+  v_text := regexp_replace(v_text, c_escape || c_high || '(?!' || c_low || ')', '\1\\ufffd', 'g');
+  v_text := regexp_replace(v_text, '(?<!' || c_high || ')' || c_escape || c_low, '\1\\ufffd', 'g');
   begin
     return v_text::jsonb;
   exception when untranslatable_character or invalid_text_representation then

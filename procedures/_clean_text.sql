@@ -3,11 +3,7 @@
 -- (U+0000 cannot reach a text parameter; _clean_json removes its escaped form.)
 create or replace function lakequeue._clean_text(value text, max_length integer)
 returns text
-language plpgsql immutable
-set search_path = pg_catalog, lakequeue, pg_temp
-as $$
-begin
-  return nullif(left(btrim(left(value, 1000000), E' \t\r\n'), max_length), '');
-end $$;
+language sql immutable
+return nullif(left(btrim(left(value, 1000000), E' \t\r\n'), max_length), '');
 
 comment on function lakequeue._clean_text(text, integer) is 'Text cut to a length; blank becomes null.';

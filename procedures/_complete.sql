@@ -1,13 +1,13 @@
 -- What _apply_callback does with the plain among many reports, in one pass: a success with its result, from the running first
 -- attempt of a task, which nobody else has settled. Whatever is not as plain is left to _apply_callback.
 --
--- attempts, tokens, results and so on: an element per report, see record_callback; all of them say success, and no task has
--- two of them.
+-- attempts, results and so on: an element per report, see record_callback; all of them say success, the caller has checked
+-- their tokens and cleaned the results (_clean_json), and no task has two of them.
 -- Returns the attempts that were accepted; nothing was done about the others.
--- Errors: LQ400, LQ413, LQ422 as record_callback, of any of them.
--- Locks: the rows of the tasks whose tokens are right, in id order, then their attempts.
+-- Errors: LQ400, LQ422 as record_callback, of any of them.
+-- Locks: the rows of the tasks in id order, then their attempts.
 create or replace function lakequeue._complete(
-  attempts bigint[], tokens text[], results json[], confidences real[], input_tokens bigint[], output_tokens bigint[],
+  attempts bigint[], results jsonb[], confidences real[], input_tokens bigint[], output_tokens bigint[],
   cached_tokens bigint[], llm_costs numeric[], usage_complete boolean[], run_ids bigint[], trace_ids text[])
 returns bigint[]
 language plpgsql volatile
@@ -26,10 +26,9 @@ begin
     from tasks t
     where t.id = any(array(
         select a.task_id
-        from unnest(attempts, tokens) r(attempt, token)
-        cross join lateral (select x.task_id, x.run_key, x.status from task_attempts x where x.id = r.attempt limit 1) a
-        cross join installation i
-        where a.status = 'running' and _token_fits(r.attempt, a.run_key, r.token, i.secret)))
+        from unnest(attempts) r(attempt)
+        cross join lateral (select x.task_id, x.status from task_attempts x where x.id = r.attempt limit 1) a
+        where a.status = 'running'))
       and t.status = 'processing' and t.attempt_count = 1
     order by t.id
     for no key update) l;
@@ -55,9 +54,9 @@ begin
     cross join lateral (
       select x.agent_id, x.customer, x.created_at, x.lease_expires_at from tasks x where x.id = (a.was).task_id limit 1) t
     join agents g on g.id = t.agent_id
-    cross join lateral (select _clean_json(r.result) as result offset 0) j
-    cross join lateral _check_json(j.result)
-    cross join lateral _settle_usage(a.was, r.input, r.output, r.cached, r.cost, coalesce(r.complete, false), 'callback') s
+    cross join lateral (select _check_json(r.result) as result offset 0) j
+    cross join lateral _settle_usage(
+      a.was, r.input, r.output, r.cached, r.cost, coalesce(r.complete, false), 'callback', g.output_share) s
     where jsonb_typeof(j.result) <> 'null' and (r.confidence between 0 and 1) is not false
       and (select x.attempt_id from results x where x.attempt_id = (a.was).id) is null
   ), completed as (
@@ -117,5 +116,5 @@ begin
   return v_accepted;
 end $$;
 
-comment on function lakequeue._complete(bigint[], text[], json[], real[], bigint[], bigint[], bigint[], numeric[], boolean[],
+comment on function lakequeue._complete(bigint[], jsonb[], real[], bigint[], bigint[], bigint[], numeric[], boolean[],
   bigint[], text[]) is 'What _apply_callback does with the plain among many reports, in one pass.';

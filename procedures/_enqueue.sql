@@ -3,29 +3,26 @@
 --
 -- agent: its name. customer: by default the extraction's. extraction: its id. names, refusals: only for an extraction; a
 -- document with a refusal gets no task. The others: see enqueue_task.
--- Returns a row per document, in order: position from 1, task_id (null if refused), created (false: existing task).
+-- Returns two arrays, in order: task_ids (null: refused), and new_ids, which of these are new.
 -- Errors, locks: see enqueue_tasks.
 create or replace function lakequeue._enqueue(
   agent text, customer text, extraction bigint, names text[], paths text[], refusals text[], priorities integer[],
-  payloads jsonb[], dedup_keys text[], page_counts integer[], document_bytes bigint[])
-returns table ("position" integer, task_id bigint, created boolean)
+  payloads jsonb[], dedup_keys text[], page_counts integer[], document_bytes bigint[],
+  out task_ids bigint[], out new_ids bigint[])
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_agent agents := _agent(agent);
+  v_start record;
+  v_agent agents;
   v_customer text := coalesce(_enqueue.customer, '');
   v_submitter text;
-  v_now timestamptz;
-  v_lane integer;
-  v_new_ids bigint[];
-  v_task_ids bigint[];
   v_all_known boolean;
   v_created bigint;
 begin
   if array_length(array_remove(payloads, null), 1) > 0 then
-    perform _check_json(p.payload) from unnest(payloads) p(payload) where p.payload is not null;
+    perform _check_json(p.payload) from unnest(payloads) p(payload);
   end if;
   if extraction is not null then
     select coalesce(_enqueue.customer, e.customer), e.submitted_by into v_customer, v_submitter
@@ -33,23 +30,26 @@ begin
   end if;
   v_submitter := _actor(v_submitter);  -- the web process names who submits when it opens the extraction
 
-  -- Drawn beforehand, so that a document is known again by its id: ascending, in the order of the call.
-  if cardinality(paths) = 1 then
-    v_new_ids := array[nextval('tasks_id_seq')];
-  else
-    v_new_ids := array(select nextval('tasks_id_seq') from unnest(paths));
-  end if;
-
   -- The clock is read with a lock on the table in hand: _advance_lanes waits for those who had it before it noted the time, and
   -- sees to those who read an earlier time afterwards.
   lock table tasks in row exclusive mode;
-  select c.at, case when current_setting('transaction_isolation') <> 'read committed' then -1
-                    when c.at <= k.noted_at then k.lane
-                    else 0 end
-  into v_now, v_lane
+  select a as agent, c.at, case when current_setting('transaction_isolation') <> 'read committed' then -1
+                                when c.at <= k.noted_at then k.lane
+                                else 0 end as lane
+  into v_start
   from (select _now() as at offset 0) c
+  cross join agents a
   left join lateral (
-    select b.noted_at, b.lane from claim_books b where b.agent_id = v_agent.id order by b.no desc limit 1) k on true;
+    select b.noted_at, b.lane from claim_books b where b.agent_id = a.id order by b.no desc limit 1) k on true
+  where a.name = _enqueue.agent;
+  v_agent := coalesce(v_start.agent, _agent(agent));
+
+  -- Drawn beforehand, so that a document is known again by its id: ascending, in the order of the call.
+  if cardinality(paths) = 1 then
+    new_ids := array[nextval('tasks_id_seq')];
+  else
+    new_ids := array(select nextval('tasks_id_seq') from unnest(paths));
+  end if;
 
   -- A dedup_key's holder may end failed or cancelled between the insert that met it and the look for it. Then all is
   -- undone and done again: with some keys in hand, a call that took another one out of their order could deadlock.
@@ -61,9 +61,9 @@ begin
           id, agent_id, extraction_id, customer, document_path, payload, priority, created_at, lane, estimated_tokens,
           page_count, document_bytes)
         overriding system value
-        select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.priority, v_now, v_lane,
+        select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.priority, v_start.at, v_start.lane,
                _new_estimate(v_agent, d.page_count, d.bytes), d.page_count, d.bytes
-        from unnest(v_new_ids, paths, refusals, priorities, payloads, page_counts, document_bytes)
+        from unnest(new_ids, paths, refusals, priorities, payloads, page_counts, document_bytes)
           as d(new_id, path, refusal, priority, payload, page_count, bytes)
         where d.refusal is null;
       else
@@ -71,9 +71,9 @@ begin
           id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, created_at, lane,
           estimated_tokens, page_count, document_bytes)
         overriding system value
-        select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.dedup_key, d.priority, v_now, v_lane,
+        select d.new_id, v_agent.id, extraction, v_customer, coalesce(d.path, ''), d.payload, d.dedup_key, d.priority, v_start.at, v_start.lane,
                _new_estimate(v_agent, d.page_count, d.bytes), d.page_count, d.bytes
-        from unnest(v_new_ids, paths, refusals, priorities, payloads, dedup_keys, page_counts, document_bytes)
+        from unnest(new_ids, paths, refusals, priorities, payloads, dedup_keys, page_counts, document_bytes)
           as d(new_id, path, refusal, priority, payload, dedup_key, page_count, bytes)
         where d.refusal is null
         order by d.dedup_key, d.new_id
@@ -81,14 +81,14 @@ begin
       end if;
       get diagnostics v_created = row_count;
 
-      if v_created = cardinality(v_new_ids) then
-        v_task_ids := v_new_ids;
+      if v_created = cardinality(new_ids) then
+        task_ids := new_ids;
       else
         -- LIMIT keeps these probes of an index per document, whatever the statistics say: a join may read all tasks.
         select coalesce(array_agg(coalesce(own.id, holder.id) order by d.position), '{}'),
                coalesce(bool_and(d.refusal is not null or coalesce(own.id, holder.id) is not null), true)
-        into v_task_ids, v_all_known
-        from unnest(v_new_ids, refusals, dedup_keys) with ordinality as d(new_id, refusal, dedup_key, "position")
+        into task_ids, v_all_known
+        from unnest(new_ids, refusals, dedup_keys) with ordinality as d(new_id, refusal, dedup_key, "position")
         left join lateral (
           select t.id from tasks t where t.id = d.new_id limit 1) own on true
         left join lateral (
@@ -105,7 +105,7 @@ begin
       if extraction is not null then
         insert into extraction_documents (extraction_id, name, task_id, refusal)
         select extraction, coalesce(d.name, ''), d.task_id, left(d.refusal, 4000)
-        from unnest(names, refusals, v_task_ids) with ordinality as d(name, refusal, task_id, "position")
+        from unnest(names, refusals, task_ids) with ordinality as d(name, refusal, task_id, "position")
         order by d.position;
       end if;
       if v_created > 0 then
@@ -120,14 +120,10 @@ begin
         end if;
       when check_violation or not_null_violation or numeric_value_out_of_range then
         raise exception using errcode = 'LQ400', message = format('a document cannot be enqueued: %s', left(sqlerrm, 300)),
-          hint = 'Nothing was enqueued. Paths are 1 to 4096 characters, priorities 0 to 9, payloads at most 8 kB.';
+          hint = 'Nothing was enqueued. Paths are 1 to 4096 characters, priorities 0 to 9, payloads at most 8 kB;'
+            ' pages and bytes cannot be negative, nor make more than 10^12 tokens.';
     end;
   end loop;
-
-  return query
-    select u.number::integer, u.task_id, u.task_id is not distinct from u.new_id
-    from unnest(v_task_ids, v_new_ids) with ordinality u(task_id, new_id, number)
-    order by u.number;
 end $$;
 
 comment on function lakequeue._enqueue(text, text, bigint, text[], text[], text[], integer[], jsonb[], text[], integer[],

@@ -3,12 +3,8 @@
 -- counts; at most 10^12.
 create or replace function lakequeue._estimate(agent lakequeue.agents, page_count integer, document_bytes bigint)
 returns bigint
-language plpgsql immutable
-set search_path = pg_catalog, lakequeue, pg_temp
-as $$
-begin
-  return greatest(least(ceil(_bare_estimate(agent, page_count, document_bytes) * agent.estimate_factor::numeric), 1e12), 1);
-end $$;
+language sql immutable
+return greatest(least(ceil(lakequeue._bare_estimate(agent, page_count, document_bytes) * agent.estimate_factor::numeric), 1e12), 1);
 
 comment on function lakequeue._estimate(lakequeue.agents, integer, bigint) is
   'The estimate of a document as things stand now.';

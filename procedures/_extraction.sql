@@ -13,7 +13,8 @@ begin
   select e.* into v_extraction from extractions e where e.id = extraction;
   if not found
      or not (coalesce(pg_has_role(session_user, to_regrole(quote_ident(v_extraction.login)), 'usage'), false)
-             or _acts_as('lakequeue_web', 'lakequeue_reader', 'lakequeue_operator', 'lakequeue_owner')) then
+             or _acts_as('lakequeue_web') or _acts_as('lakequeue_reader') or _acts_as('lakequeue_operator')
+             or _acts_as('lakequeue_owner')) then
     raise exception using errcode = 'LQ404', message = format('there is no extraction %s', coalesce(extraction::text, 'null')),
       hint = 'Open one with lakequeue.create_extraction(name), or see lakequeue.list_extractions() for the ones there are.';
   end if;

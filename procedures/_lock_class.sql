@@ -3,11 +3,7 @@
 -- agents.
 create or replace function lakequeue._lock_class()
 returns integer
-language plpgsql immutable
-set search_path = pg_catalog, lakequeue, pg_temp
-as $$
-begin
-  return x'6c616b65'::integer;
-end $$;
+language sql immutable
+return x'6c616b65'::integer;
 
 comment on function lakequeue._lock_class() is 'First key of all advisory locks of Lakequeue.';

@@ -24,16 +24,17 @@ begin
     to_status, to_day, to_hour, to_bucket,
     to_input_tokens, to_output_tokens, to_cached_tokens, to_llm_cost,
     to_ran, to_priced, to_input_told, to_output_told, to_cached_told, to_cost_told)
-  values (
+  select  -- days and hours as _day and _hour say, with one look at the time zone
     after.agent_id, after.customer, 1,
-    before.status, _day(before.finished_at), _hour(before.finished_at),
+    before.status, (before.finished_at at time zone i.time_zone)::date, date_trunc('hour', before.finished_at, i.time_zone),
     case when before.status = 'completed' then _response_bucket(before.finished_at - before.created_at) end,
     usage_before[1], usage_before[2], usage_before[3], usage_before[4],
     usage_before[5], usage_before[6], usage_before[7], usage_before[8], usage_before[9], usage_before[10],
-    after.status, _day(after.finished_at), _hour(after.finished_at),
+    after.status, (after.finished_at at time zone i.time_zone)::date, date_trunc('hour', after.finished_at, i.time_zone),
     case when after.status = 'completed' then _response_bucket(after.finished_at - after.created_at) end,
     usage_after[1], usage_after[2], usage_after[3], usage_after[4],
-    usage_after[5], usage_after[6], usage_after[7], usage_after[8], usage_after[9], usage_after[10]);
+    usage_after[5], usage_after[6], usage_after[7], usage_after[8], usage_after[9], usage_after[10]
+  from installation i;
 end $$;
 
 comment on function lakequeue._note_change(lakequeue.tasks, lakequeue.tasks, numeric[], numeric[]) is

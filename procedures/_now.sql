@@ -2,11 +2,7 @@
 -- statement_timestamp() would be as old as the wait. Tests replace this function in their own database.
 create or replace function lakequeue._now()
 returns timestamptz
-language plpgsql volatile
-set search_path = pg_catalog, lakequeue, pg_temp
-as $$
-begin
-  return clock_timestamp();
-end $$;
+language sql volatile
+return clock_timestamp();
 
 comment on function lakequeue._now() is 'The time, as every function reads it.';

@@ -18,7 +18,8 @@ begin
              array[0, least(a.raised[2], c.counted[2]), least(a.raised[3], c.counted[3]), least(a.raised[4], c.counted[4]), 0]
                as raised
       from task_attempts a
-      cross join lateral (select _counted(a) as counted) c
+      join agents g on g.id = a.agent_id
+      cross join lateral (select _counted(a, g.output_share) as counted) c
       where a.endpoint_id = any(endpoints) and a.raised is not null and not a.reserves_calls
         and (a.run_ended_at is null or a.run_ended_at > v_window_start)
       union all

@@ -14,7 +14,9 @@ declare
   v_after task_attempts;
 begin
   select a.* into v_before from task_attempts a where a.id = attempt;
-  v_after := _settle_usage(v_before, input_tokens, output_tokens, cached_tokens, llm_cost, complete, source);
+  v_after := _settle_usage(
+    v_before, input_tokens, output_tokens, cached_tokens, llm_cost, complete, source,
+    (select g.output_share from agents g where g.id = v_before.agent_id));
   if v_after is distinct from v_before then
     perform _keep_attempt(v_after);
   end if;

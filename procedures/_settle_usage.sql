@@ -2,14 +2,14 @@
 -- the larger number stays. Numbers are set, never added, so that a repeat changes nothing.
 --
 -- attempt: as it is, read under its task's row lock. Tokens null where not known; cost in USD.
--- complete: the numbers cover the whole attempt; source: callback or trace.
+-- complete: the numbers cover the whole attempt; source: callback or trace. output_share: the agent's.
 -- Where the best report names no cost, that of a lesser one stays. What the attempt now counts more than before in a
 -- window of its endpoint (see _spending) is noted as raised, so that it debits the throttle's books at once.
 -- Returns the attempt as it is to be; _keep_attempt writes it. Errors: LQ400 negative or absurd numbers, or complete
 -- without tokens.
 create or replace function lakequeue._settle_usage(
   attempt lakequeue.task_attempts, input_tokens bigint, output_tokens bigint, cached_tokens bigint, llm_cost numeric,
-  complete boolean, source text)
+  complete boolean, source text, output_share real)
 returns lakequeue.task_attempts
 language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -18,7 +18,6 @@ declare
   c_most constant bigint := 1000000000000;  -- the columns' own limit
   v_after task_attempts := attempt;
   v_better boolean;
-  v_share real;
   v_counts numeric[];
   v_will_count numeric[];
   v_raised numeric[];
@@ -53,16 +52,17 @@ begin
   v_after.usage_complete := complete;
   v_after.usage_source := source;
   if not attempt.reserves_calls then
-    v_share := (select g.output_share from agents g where g.id = attempt.agent_id);
-    v_counts := _counted(attempt, v_share);
-    v_will_count := _counted(v_after, v_share);
-    for k in 1 .. 5 loop
-      v_raised[k] := greatest(coalesce(attempt.raised[k], 0) + v_will_count[k] - v_counts[k], 0);
-    end loop;
-    v_after.raised := nullif(v_raised, '{0,0,0,0,0}');
+    v_counts := _counted(attempt, output_share);
+    v_will_count := _counted(v_after, output_share);
+    if v_will_count <> v_counts then
+      for k in 1 .. 5 loop
+        v_raised[k] := greatest(coalesce(attempt.raised[k], 0) + v_will_count[k] - v_counts[k], 0);
+      end loop;
+      v_after.raised := nullif(v_raised, '{0,0,0,0,0}');
+    end if;
   end if;
   return v_after;
 end $$;
 
-comment on function lakequeue._settle_usage(lakequeue.task_attempts, bigint, bigint, bigint, numeric, boolean, text) is
+comment on function lakequeue._settle_usage(lakequeue.task_attempts, bigint, bigint, bigint, numeric, boolean, text, real) is
   'What an attempt has used once this report is settled.';

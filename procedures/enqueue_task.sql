@@ -18,11 +18,9 @@ set enable_seqscan = off
 set jit = off
 as $$
 begin
-  return (
-    select e.task_id
-    from _enqueue(
-      agent, customer, extraction, array[document_path], array[document_path], array[null::text], array[priority],
-      array[nullif(_clean_json(payload), 'null')], array[dedup_key], array[page_count], array[document_bytes]) e);
+  return (_enqueue(
+    agent, customer, extraction, array[document_path], array[document_path], array[null::text], array[priority],
+    array[nullif(_clean_json(payload), 'null')], array[dedup_key], array[page_count], array[document_bytes])).task_ids[1];
 end $$;
 
 comment on function lakequeue.enqueue_task(text, text, integer, text, bigint, json, text, integer, bigint) is

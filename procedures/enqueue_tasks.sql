@@ -31,7 +31,7 @@ begin
       hint = 'Example: [{"document_path": "/Volumes/main/docs/a.pdf", "page_count": 3}].';
   end if;
   return query
-    select e.*
+    select u.number::integer, u.task_id, u.task_id is not distinct from u.new_id
     from (
       select array_agg(d.name) as names, array_agg(d.document_path) as paths, array_agg(d.refusal) as refusals,
              array_agg(coalesce(d.priority, enqueue_tasks.priority)) as priorities, array_agg(d.payload) as payloads,
@@ -40,7 +40,9 @@ begin
       from _documents(v_documents) d) c
     cross join lateral _enqueue(
       agent, customer, extraction, c.names, c.paths, c.refusals, c.priorities, c.payloads, c.dedup_keys, c.page_counts,
-      c.document_bytes) e;
+      c.document_bytes) e
+    cross join lateral unnest(e.task_ids, e.new_ids) with ordinality u(task_id, new_id, number)
+    order by u.number;
 end $$;
 
 comment on function lakequeue.enqueue_tasks(text, json, integer, text, bigint) is

@@ -10,8 +10,16 @@ returns bigint
 language plpgsql stable security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
+declare
+  v_agent agents := _agent(agent);
 begin
-  return _new_estimate(_agent(agent), page_count, document_bytes);
+  if page_count < 0 or document_bytes < 0
+     or _bare_estimate(v_agent, page_count, document_bytes) * v_agent.estimate_factor::numeric > 1e12 then
+    raise exception using errcode = 'LQ400',
+      message = 'pages and bytes cannot be negative, nor make more than 10^12 tokens',
+      hint = 'Leave out what is not known.';
+  end if;
+  return _estimate(v_agent, page_count, document_bytes);
 end $$;
 
 comment on function lakequeue.estimate_tokens(text, integer, bigint) is

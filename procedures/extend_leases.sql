@@ -44,9 +44,11 @@ begin
   v_now := _now();
 
   for v_attempt in
-    select u.number, u.attempt, u.token, u.input, u.output, u.cached, a.task_id, a.status, a.run_key, g.lease_duration
+    select u.number, u.attempt, u.input, u.output, u.cached, a.task_id, a.status, g.lease_duration,
+           _token_fits(u.attempt, a.run_key, u.token, i.secret) as fits
     from unnest(attempts, tokens, input_tokens, output_tokens, cached_tokens)
       with ordinality u(attempt, token, input, output, cached, number)
+    cross join installation i
     left join lateral (  -- LIMIT keeps it a probe, whatever the table was when this was planned
       select x.task_id, x.status, x.run_key, x.agent_id from task_attempts x where x.id = u.attempt limit 1) a on true
     left join agents g on g.id = a.agent_id
@@ -55,7 +57,7 @@ begin
     attempt_id := v_attempt.attempt;
     lease_expires_at := null;
     if v_attempt.task_id is null
-       or (tokens is not null and not _token_fits(v_attempt.attempt, v_attempt.run_key, v_attempt.token)) then
+       or (tokens is not null and not v_attempt.fits) then
       answer := 'lost';
       return next;
       continue;

@@ -27,7 +27,7 @@ set jit = off
 as $$
 begin
   return _apply_callback(
-    _check_token(attempt, token), attempt, outcome, result, confidence, input_tokens, output_tokens, cached_tokens,
+    attempt, token, outcome, result, confidence, input_tokens, output_tokens, cached_tokens,
     llm_cost, usage_complete, error_class, error, run_id, trace_id, retry_after);
 end $$;
 

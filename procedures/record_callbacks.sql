@@ -48,7 +48,7 @@ begin
   begin
     perform from tasks t where t.id = any(v_tasks) order by t.id for no key update;
     select _complete(
-             array_agg(c.attempt), array_agg(c.token), array_agg(c.result), array_agg(c.confidence), array_agg(c.input_tokens),
+             array_agg(c.attempt), array_agg(c.result), array_agg(c.confidence), array_agg(c.input_tokens),
              array_agg(c.output_tokens), array_agg(c.cached_tokens), array_agg(c.llm_cost), array_agg(c.usage_complete),
              array_agg(c.run_id), array_agg(c.trace_id))
     into v_accepted
@@ -56,13 +56,12 @@ begin
       select r.*, a.task_id, count(*) over (partition by a.task_id) as reports,
              min(a.task_id) filter (where r.outcome = 'failure') over (partition by a.agent_id) as first_failure
       from jsonb_to_recordset(v_callbacks) as r(
-        attempt bigint, token text, outcome text, result json, confidence real, input_tokens bigint,
-        output_tokens bigint, cached_tokens bigint, llm_cost numeric, usage_complete boolean, run_id bigint, trace_id text,
-        retry_after text)
+        attempt bigint, outcome text, result jsonb, confidence real, input_tokens bigint, output_tokens bigint,
+        cached_tokens bigint, llm_cost numeric, usage_complete boolean, run_id bigint, trace_id text, retry_after text)
       cross join lateral (select x.task_id, x.agent_id from task_attempts x where x.id = r.attempt limit 1) a) c
     where c.outcome = 'success' and c.result is not null and c.retry_after is null and c.reports = 1
       and (c.first_failure > c.task_id) is not false
-      and c.attempt = any(v_attempts);
+      and c.attempt = any(v_attempts) and c.task_id = any(v_tasks);  -- the token of its one report fits
   exception when others then
     -- Only what a report itself is guilty of; a deadlock or a full disk is not.
     if sqlstate not like 'LQ%' and sqlstate not like '22%' then

@@ -18,20 +18,23 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_task_id bigint := _check_token(attempt, token);
-  v_before tasks;
+  v_before tasks := _lock_task(attempt, token);
   v_after tasks;
+  v_read record;
   v_attempt task_attempts;
   v_used numeric[];
   v_stored record;
 begin
-  select t.* into v_before from tasks t where t.id = v_task_id for no key update;
-  if not found then
-    perform _check_token(attempt, token);  -- purged while this waited: unknown
-  end if;
-  select a.* into v_attempt from task_attempts a where a.id = attempt;
-  v_used := case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) else _task_usage(v_task_id) end;
-  v_stored := _store_result(v_before, v_attempt, result, confidence);
+  select a as attempt, g.reconcile_grace, g.failures_in_a_row,
+         exists (select from results r where r.attempt_id = a.id) as stored
+  into v_read
+  from task_attempts a
+  join agents g on g.id = a.agent_id
+  where a.id = attempt;
+  v_attempt := v_read.attempt;
+  v_used := case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) else _task_usage(v_before.id) end;
+  v_stored := _store_result(
+    v_before, v_attempt, v_read.stored, v_read.reconcile_grace, v_read.failures_in_a_row, result, confidence);
   v_after := v_before;
   if v_stored.answer = 'accepted' then
     v_after.status := 'completed';

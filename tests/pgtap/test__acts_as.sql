@@ -7,7 +7,7 @@ set session authorization default;
 create role acts_as_web login noinherit in role lakequeue_web;
 create role acts_as_worker login noinherit in role lakequeue_worker;
 create function test.acts_as(variadic roles text[]) returns boolean language sql security definer
-as $$ select lakequeue._acts_as(variadic roles) $$;
+as $$ select bool_or(lakequeue._acts_as(u.role::name)) from unnest(roles) u(role) $$;
 alter function test.acts_as(text[]) owner to test_owner;
 set session authorization test_owner;
 select configure_agent('_acts_as parser');

@@ -220,7 +220,7 @@ select is(report(:a, 'success', run_id => 6, trace_id => 'tr-6'), 'duplicate', '
 select attempt_is(:a, '{"run_id": 5, "trace_id": "tr-5"}', 'run and trace are recorded once');
 
 select ledger_is_exact();
-select not_for('test_agent', $$ select lakequeue._apply_callback(1, 1, 'success', null, null, null, null, null, null,
+select not_for('test_agent', $$ select lakequeue._apply_callback(1, 'x', 'success', null, null, null, null, null, null,
   null, null, null, null, null, null) $$);
 
 select * from finish();

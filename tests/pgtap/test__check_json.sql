@@ -29,7 +29,7 @@ select lives_ok(format($$select scenario.report(%s, 'failure', error => (repeat(
   'an error is text, and cut, so it may say what it likes');
 
 set session authorization test_agent;
-select throws_ok('select lakequeue._check_json(null)', '42501', null, 'it is internal: an agent may not call it');
+select throws_ok('select lakequeue._check_json(''1'')', '42501', null, 'it is internal: an agent may not call it');
 set session authorization test_owner;
 
 select * from finish();

@@ -173,26 +173,25 @@ group by w.answer;
 -- --- the pass itself ----------------------------------------------------------------------------------------
 
 create temporary table plain as
-select array_agg(c.attempt_id order by c.attempt_id) as attempts, array_agg(c.callback_token order by c.attempt_id) as tokens,
-       array_agg('{"found": 1}'::json) as results, count(*)::integer as n
+select array_agg(c.attempt_id order by c.attempt_id) as attempts, array_agg('{"found": 1}'::jsonb) as results, count(*)::integer as n
 from claimed c where c.agent = 'plain';
 select count(*) as deltas from task_deltas \gset
 select is(
   (select array_agg(a order by a) from unnest(_complete(
-     p.attempts || 0::bigint, p.tokens[1:p.n - 1] || array['wrong', 'x'], p.results || '1'::json, array_fill(0.5::real, array[p.n + 1]),
+     p.attempts[1:p.n - 1] || array[0, null]::bigint[], p.results || '1'::jsonb, array_fill(0.5::real, array[p.n + 1]),
      array_fill(900::bigint, array[p.n + 1]), array_fill(100::bigint, array[p.n + 1]), array_fill(null::bigint, array[p.n + 1]),
      array_fill(null::numeric, array[p.n + 1]), array_fill(true, array[p.n + 1]), array_fill(null::bigint, array[p.n + 1]),
      array_fill(null::text, array[p.n + 1]))) a),
-  p.attempts[1:p.n - 1], 'it says which it has accepted; a wrong token and an unknown attempt are left')
+  p.attempts[1:p.n - 1], 'it says which it has accepted; an unknown attempt is left, and none')
 from plain p;
 select is((select count(*) from task_deltas) - :deltas, 2::bigint, 'a delta for each group: two customers');
 select is(g.failures_in_a_row, 0, 'a success ends the failures in a row') from agents g where g.name = 'plain';
-select is(_complete(p.attempts, p.tokens, p.results, array_fill(null::real, array[p.n]), null, null, null, null, null, null, null),
+select is(_complete(p.attempts, p.results, array_fill(null::real, array[p.n]), null, null, null, null, null, null, null),
           p.attempts[p.n:p.n], 'the second time it has only what was left')
 from plain p;
-select is(_complete(null, null, null, null, null, null, null, null, null, null, null), '{}', 'nothing of nothing');
+select is(_complete(null, null, null, null, null, null, null, null, null, null), '{}', 'nothing of nothing');
 select ledger_is_exact();
-select not_for('test_web', 'select lakequeue._complete(null, null, null, null, null, null, null, null, null, null, null)');
+select not_for('test_web', 'select lakequeue._complete(null, null, null, null, null, null, null, null, null, null)');
 
 select * from finish();
 rollback;

@@ -14,7 +14,7 @@ create function pg_temp.attempt(used text, estimate bigint default 100, agent in
 $$;
 -- '70/20!': input and output, complete
 create function pg_temp.counted(used text, estimate bigint default 100, agent integer default 900010, run_ended boolean default true) returns numeric[] language sql as
-$$ select lakequeue._counted(pg_temp.attempt(used, estimate, agent, run_ended)) $$;
+$$ select lakequeue._counted(pg_temp.attempt(used, estimate, agent, run_ended), g.output_share) from lakequeue.agents g where g.id = agent $$;
 
 select is(pg_temp.counted('/'), '{1,100,70,30,1}', 'unknown use: the estimate, split by output_share; one task, one request');
 select is(pg_temp.counted('70/20'), '{1,100,70,30,1}', 'less than the estimate: the estimate');
@@ -50,7 +50,7 @@ select is_empty($$select used, estimate, agent, run_ended from grid
                   where (pg_temp.by_spending(used, estimate, agent, run_ended))[2:] is distinct from (pg_temp.counted(used, estimate, agent, run_ended))[2:]$$,
   '_spending says the same of each');
 set session authorization test_worker;
-select throws_ok('select lakequeue._counted(null)', '42501', null, 'it is internal: a worker may not call it');
+select throws_ok('select lakequeue._counted(null, null)', '42501', null, 'it is internal: a worker may not call it');
 set session authorization test_owner;
 select * from finish();
 rollback;

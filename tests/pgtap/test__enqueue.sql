@@ -6,21 +6,24 @@ select plan(6);
 select configure_agent('_en', tokens_per_task => 100, tokens_per_page => 10, estimate_factor => 1);
 create temporary table batch as select create_extraction('_en', customer => 'acme') as id;
 create temporary table answer as
-select e.* from batch b cross join lateral _enqueue(
+select u.position, u.task_id, u.task_id is not distinct from u.new_id as created
+from batch b cross join lateral _enqueue(
   '_en', null, b.id, array['a', 'b', 'c', 'd'], array['/a', '/b', null, '/d'], array[null, null, 'not_a_pdf', null],
   array[1, 2, 3, 4], array['{"x": 1}', null, null, null]::jsonb[], array['k2', 'k1', null, 'k2'], array[3, null, null, null],
-  array[null, 100000, null, null]::bigint[]) e;
+  array[null, 100000, null, null]::bigint[]) e
+cross join lateral unnest(e.task_ids, e.new_ids) with ordinality u(task_id, new_id, position);
 select results_eq(
   $$select a.position, a.created, t.document_path, t.priority::integer, t.payload, t.dedup_key, t.customer, t.estimated_tokens
     from answer a left join tasks t on t.id = a.task_id order by a.position$$,
-  $$values (1, true, '/a', 1, '{"x": 1}'::jsonb, 'k2', 'acme', 130::bigint), (2, true, '/b', 2, null, 'k1', 'acme', 120),
+  $$values (1::bigint, true, '/a', 1, '{"x": 1}'::jsonb, 'k2', 'acme', 130::bigint), (2, true, '/b', 2, null, 'k1', 'acme', 120),
            (3, false, null, null, null, null, null, null), (4, false, '/a', 1, '{"x": 1}', 'k2', 'acme', 130)$$,
   'a row per document, in order; the last is the first one''s task');
 select results_eq(
   'select d.name, d.task_id is null, d.refusal from extraction_documents d join batch b on b.id = d.extraction_id order by d.id',
   $$values ('a', false, null), ('b', false, null), ('c', true, 'not_a_pdf'), ('d', false, null)$$, 'as they stand in the submission');
 select results_eq($$select tasks from task_deltas where agent_id = (_agent('_en')).id$$, 'values (2::bigint)', 'two were made');
-select is_empty($$select * from _enqueue('_en', null, null, null, null, null, null, null, null, null, null)$$, 'of nothing comes nothing');
+select results_eq($$select task_ids, new_ids from _enqueue('_en', null, null, null, null, null, null, null, null, null, null)$$,
+                  $$values ('{}'::bigint[], '{}'::bigint[])$$, 'of nothing comes nothing');
 select is((select count(*) from task_deltas where agent_id = (_agent('_en')).id), 1::bigint, 'nor a delta');
 
 set session authorization test_app;

@@ -115,6 +115,6 @@ select is(report(:a, 'success'), 'accepted', 'the first confirmation is accepted
 select is(claim(:next) > 0, true, 'then the place is free');
 
 select ledger_is_exact();
-select not_for('test_worker', 'select lakequeue._store_result(null, null, null, null)');
+select not_for('test_worker', 'select lakequeue._store_result(null, null, null, null, null, null, null)');
 select * from finish();
 rollback;
