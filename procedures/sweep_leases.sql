@@ -58,7 +58,8 @@ begin
     for no key update skip locked);
   with ended as (
     update task_attempts a set run_ended_at = v_now
-    where a.task_id = any(v_ids) and a.run_ended_at is null and a.presumed_dead_at <= v_now
+    where a.task_id = any(v_ids) and a.presumed_dead_at <= v_now
+      and coalesce(a.run_ended_at, 'infinity') = 'infinity'  -- or the planner might read all of an index for those where it is null
     returning a.id
   )
   select array_agg(e.id) into v_ids from ended e;

@@ -168,7 +168,7 @@ def test_whatever_happens_numbers_are_exact(database: Database) -> None:
                     report(connection, row, dice.choice(["failure", "permanent_failure"]))
         return what
 
-    for _ in range(100):
+    for _ in range(70):
         step = dice.random()
         if step < 0.45:
             watcher.execute(FOLD, [dice.choice([1, 3, 100])])
@@ -190,8 +190,8 @@ def test_whatever_happens_numbers_are_exact(database: Database) -> None:
         marks.add(mark(database))
         held_back += mark(database) < drawn(database)
     # Something must have happened for that to mean something.
-    assert len(marks) >= 8, marks
-    assert held_back >= 20
+    assert len(marks) >= 6, marks
+    assert held_back >= 15
     for connection in is_open:
         connection.commit()
         connection.close()

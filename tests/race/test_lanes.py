@@ -393,7 +393,7 @@ def test_what_is_finished_is_not_passed_again_and_again(
         "agent_status()",
         "latest_change()",
         "fold_rollups()",
-        "_expire_leases(50)",
+        "sweep_leases()",
         "runs_to_check('w')",
         "list_workers()",
     ]
