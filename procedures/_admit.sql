@@ -49,6 +49,26 @@ declare
   v_misfit_holders integer[];
   v_misfit_after integer[];                -- how many had been admitted before it
 begin
+  -- Where every lock is shared nothing is counted: whatever can be locked may be claimed.
+  if exclusive = '{}' then
+    v_share := case when fair then ceil(wanted::numeric / greatest(cardinality(agents), 1)) else wanted end;
+    ids := array(
+      select t.id
+      from tasks t
+      where t.id = any(array(
+        select unnest(_lock_candidates(a.id, v_share))
+        from agents a
+        join model_endpoints e on e.id = a.model_endpoint_id
+        where a.id = any(_admit.agents) and e.id = any(shared)
+          and a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
+          and coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
+                       a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is null))
+      order by t.priority desc, t.created_at, t.id
+      limit wanted);
+    share_used_up := fair and cardinality(ids) >= v_share;
+    return;
+  end if;
+
   <<looks>>
   for v_look in 1 .. 2 loop
     if v_look = 1 then
@@ -178,17 +198,12 @@ begin
     where e.id = any(v_admitted_endpoints) and e.overdue_at is null;
   end if;
 
-  -- What else must hold is asked of the locked rows: the planner would read a whole index for it. Where every lock is
-  -- shared, the candidates were locked as they were read.
-  if exclusive = '{}' then
-    ids := v_admitted;
-  else
-    ids := array(
-      select l.id
-      from (select t.id, t.status, t.retry_at from tasks t
-            where t.id = any(v_admitted) order by t.id offset 0 for no key update skip locked) l
-      where l.status = 'enqueued' and l.retry_at is null);
-  end if;
+  -- What else must hold is asked of the locked rows: the planner would read a whole index for it.
+  ids := array(
+    select l.id
+    from (select t.id, t.status, t.retry_at from tasks t
+          where t.id = any(v_admitted) order by t.id offset 0 for no key update skip locked) l
+    where l.status = 'enqueued' and l.retry_at is null);
   if ids <> '{}' and true = any(v_charged) then
     update throttle_books k
     set no = k.no + 1, used = n.used, booked = n.booked, raised = n.raised

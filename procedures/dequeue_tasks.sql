@@ -28,7 +28,7 @@ set jit = off
 as $$
 declare
   v_agent_ids integer[];
-  v_relay text := (select w.relay from workers w where w.name = worker);
+  v_relay text;
   v_endpoint record;
   v_exclusive integer[] := '{}'::integer[];  -- endpoints held with limits
   v_shared integer[] := '{}'::integer[];     -- endpoints held without
@@ -48,25 +48,31 @@ begin
     raise exception using errcode = 'LQ400', message = 'dequeue_tasks needs a worker''s name and a batch_size of 1 to 1000',
       hint = 'Example: select * from lakequeue.dequeue_tasks(worker => ''me'', batch_size => 10).';
   end if;
-  v_agent_ids := array(select (_agent(n.name)).id from unnest(agents) n(name));
+  if agents is not null then
+    v_agent_ids := array(select (_agent(n.name)).id from unnest(agents) n(name));
+  end if;
 
-  -- Peek: where is anything to claim, and does a limit apply there? Where somebody else holds a limited endpoint and a
-  -- look without its lock finds no room either, that is no reason to wait: or workers would keep each other busy for
-  -- ever where every limit is full.
+  -- Peek: where is anything to claim, and does a limit apply there? One agent without limits need not be asked. Where
+  -- somebody else holds a limited endpoint and a look without its lock finds no room either, that is no reason to wait: or
+  -- workers would keep each other busy for ever where every limit is full.
   for v_endpoint in
-    select e.id, array_agg(a.id) as agents,
-           bool_or(coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
-                            a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null) as limited
-    from agents a
-    join model_endpoints e on e.id = a.model_endpoint_id
-    where (dequeue_tasks.agents is null or a.id = any(v_agent_ids))
-      and a.paused_at is null
-      and (v_relay is null or (v_relay = 'databricks') = (a.job_id is not null))
-      and coalesce(e.cooldown_until <= _now(), true)
-      and _has_claimable(a.id)
-    group by e.id
+    select s.endpoint_id as id, s.relay, array_agg(s.agent_id) as agents, bool_or(s.limited) as limited
+    from (
+      select a.id as agent_id, e.id as endpoint_id, w.relay, count(*) over () = 1 as alone,
+             coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
+                      a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null as limited
+      from agents a
+      join model_endpoints e on e.id = a.model_endpoint_id
+      left join workers w on w.name = worker
+      where (dequeue_tasks.agents is null or a.id = any(v_agent_ids))
+        and a.paused_at is null
+        and (w.relay is null or (w.relay = 'databricks') = (a.job_id is not null))
+        and coalesce(e.cooldown_until <= _now(), true)) s
+    where (s.alone and not s.limited) or _has_claimable(s.agent_id)
+    group by s.endpoint_id, s.relay
     order by random()
   loop
+    v_relay := v_endpoint.relay;
     if v_endpoint.limited and pg_try_advisory_xact_lock(_lock_class(), v_endpoint.id) then
       v_exclusive := v_exclusive || v_endpoint.id;
       v_served := v_served || v_endpoint.agents;
@@ -93,26 +99,25 @@ begin
     exit when v_served = '{}';
     v_admitted := _admit(v_exclusive, v_shared, v_served, batch_size - cardinality(v_claimed), v_helping = 1);
     if v_admitted.ids <> '{}' then
-      v_claimed := v_claimed || _claim(v_admitted.ids, worker, v_relay);
+      v_claimed := v_claimed || v_admitted.ids;
+      return query select c.* from _claim(v_admitted.ids, worker, v_relay) c;
     end if;
     exit when cardinality(v_claimed) >= batch_size or not v_admitted.share_used_up;
   end loop;
 
-  -- Upkeep now and then: a hash of the ids, so that nobody's turn is always another's.
-  if exists (select from unnest(v_claimed) c(id) where hashint8(c.id) % 64 = 0) then
-    perform _advance_lanes(u.agent_id, u.priorities)
-    from (select t.agent_id, array_agg(distinct t.priority) as priorities
-          from task_attempts a join tasks t on t.id = a.task_id
-          where a.id = any(v_claimed) and hashint8(a.id) % 64 = 0
-          group by t.agent_id) u;
-    perform _note_running(v_exclusive);
-  end if;
-
-  if v_claimed <> '{}' then
-    return query select c.* from _claims(v_claimed, 'claimed') c;
-  elsif v_busy <> '{}' then
+  if v_claimed = '{}' and v_busy <> '{}' then
     outcome := 'busy';
     return next;
+  end if;
+
+  -- Upkeep with every 64th claim or so: by a hash of an id, so that nobody's turn is always another's.
+  if hashint8(v_claimed[1]) & 63 < cardinality(v_claimed) then
+    perform _advance_lanes(u.agent_id, u.priorities)
+    from (select t.agent_id, array_agg(distinct t.priority) as priorities
+          from tasks t
+          where t.id = any(v_claimed)
+          group by t.agent_id) u;
+    perform _note_running(v_exclusive);
   end if;
 end $$;
 
