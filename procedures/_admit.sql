@@ -25,6 +25,7 @@ as $$
 declare
   v_now timestamptz := _now();
   v_served integer[];
+  v_overdue boolean;
   v_share integer;
   -- an element for each holder of limits: an endpoint (agent null), or an agent
   v_endpoints integer[];
@@ -65,15 +66,26 @@ begin
                        a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is null))
       order by t.priority desc, t.created_at, t.id
       limit wanted);
-    share_used_up := fair and cardinality(ids) >= v_share;
+    share_used_up := fair and cardinality(agents) > 1 and cardinality(ids) >= v_share;
     return;
   end if;
 
+  select coalesce(array_agg(a.id) filter (
+           where a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
+             and (e.id = any(exclusive)
+                  or (e.id = any(shared)
+                      and coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
+                                   a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is null))), '{}'),
+         bool_or(e.id = any(exclusive) and e.overdue_at <= v_now)
+  into v_served, v_overdue
+  from agents a
+  join model_endpoints e on e.id = a.model_endpoint_id
+  where a.id = any(_admit.agents);
+  v_share := case when fair then ceil(wanted::numeric / greatest(cardinality(v_served), 1)) else wanted end;
+
   <<looks>>
-  for v_look in 1 .. 2 loop
-    if v_look = 1 then
-      continue looks when exclusive <> '{}' and exists (select from model_endpoints e where e.id = any(exclusive) and e.overdue_at <= v_now);
-    elsif not only_look then
+  for v_look in case when v_overdue then 2 else 1 end .. 2 loop
+    if v_look = 2 and not only_look then
       perform _recount(exclusive);
       update model_endpoints e
       set overdue_at = o.overdue_at
@@ -88,19 +100,8 @@ begin
     select array_agg(l.endpoint_id), array_agg(l.agent_id), array_agg(l.ceilings), array_agg(l.used), array_agg(l.booked),
            array_agg(l.raised), array_agg(l.no), array_agg(false)
     into v_endpoints, v_agents, v_ceilings, v_used, v_booked, v_raised, v_pages, v_charged
-    from _limits(exclusive || shared, carried => v_look = 1 or not only_look) l;
+    from _limits(exclusive, carried => v_look = 1 or not only_look) l;
     v_endpoints := coalesce(v_endpoints, '{}');
-
-    v_served := array(
-      select a.id
-      from agents a
-      join model_endpoints e on e.id = a.model_endpoint_id
-      where a.id = any(_admit.agents) and a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
-        and (e.id = any(exclusive)
-             or (e.id = any(shared)
-                 and not exists (select from unnest(v_endpoints, v_agents) l(endpoint_id, agent_id)
-                                 where l.endpoint_id = e.id and coalesce(l.agent_id = a.id, true)))));
-    v_share := case when fair then ceil(wanted::numeric / greatest(cardinality(v_served), 1)) else wanted end;
 
     v_admitted := '{}'; v_admitted_agents := '{}'; v_admitted_endpoints := '{}';
     v_closed_endpoints := '{}'; v_closed_agents := '{}';
@@ -171,7 +172,7 @@ begin
     exit looks;
   end loop;
 
-  share_used_up := fair and exists (select from unnest(v_admitted_agents) a(id) group by a.id having count(*) >= v_share);
+  share_used_up := fair and cardinality(v_served) > 1 and cardinality(v_admitted) >= v_share;
   if only_look then
     ids := v_admitted;
     return;

@@ -9,13 +9,10 @@ returns table (id bigint, priority smallint, created_at timestamptz, page_count 
 language plpgsql volatile
 rows 10
 set search_path = pg_catalog, lakequeue, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-set jit = off
 as $$
 #variable_conflict use_column
 begin

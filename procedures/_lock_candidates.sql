@@ -6,9 +6,6 @@ create or replace function lakequeue._lock_candidates(agent_id integer, how_many
 returns bigint[]
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set jit = off
 as $$
 declare
   v_looked integer := how_many + 16;  -- further than asked, past what others have locked

@@ -52,13 +52,14 @@ begin
     v_agent_ids := array(select (_agent(n.name)).id from unnest(agents) n(name));
   end if;
 
-  -- Peek: where is anything to claim, and does a limit apply there? One agent without limits need not be asked. Where
+  -- Peek: where is anything to claim, and does a limit apply there? The only agent need not be asked where
+  -- no limit applies. Where
   -- somebody else holds a limited endpoint and a look without its lock finds no room either, that is no reason to wait: or
   -- workers would keep each other busy for ever where every limit is full.
   for v_endpoint in
     select s.endpoint_id as id, s.relay, array_agg(s.agent_id) as agents, bool_or(s.limited) as limited
     from (
-      select a.id as agent_id, e.id as endpoint_id, w.relay, count(*) over () = 1 as alone,
+      select a.id as agent_id, e.id as endpoint_id, w.relay,
              coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
                       a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null as limited
       from agents a
@@ -68,7 +69,10 @@ begin
         and a.paused_at is null
         and (w.relay is null or (w.relay = 'databricks') = (a.job_id is not null))
         and coalesce(e.cooldown_until <= _now(), true)) s
-    where (s.alone and not s.limited) or _has_claimable(s.agent_id)
+    where not s.limited and not exists (
+            select from agents o
+            where o.id <> s.agent_id and o.paused_at is null and (dequeue_tasks.agents is null or o.id = any(v_agent_ids)))
+      or _has_claimable(s.agent_id)
     group by s.endpoint_id, s.relay
     order by random()
   loop
@@ -80,6 +84,10 @@ begin
       v_shared := v_shared || v_endpoint.id;
       v_served := v_served || v_endpoint.agents;
     elsif not v_endpoint.limited
+          or not exists (  -- the books mostly say that something might fit
+            select from _limits(array[v_endpoint.id], carried => true) l
+            cross join lateral unnest(l.ceilings, l.used, l.booked) k(ceiling, used, booked)
+            where not coalesce(greatest(k.used, k.booked) < k.ceiling, k.ceiling is null))
           or (_admit(array[v_endpoint.id], '{}', v_endpoint.agents, 1, false, only_look => true)).ids <> '{}' then
       v_busy := v_endpoint.id || v_busy;
       v_busy_limited := v_endpoint.limited;
