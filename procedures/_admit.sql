@@ -128,9 +128,8 @@ begin
       foreach h in array array_positions(v_endpoints, v_task.endpoint_id) loop
         continue when v_agents[h] <> v_task.agent_id;
         for k in 1 .. 5 loop
-          if v_ceilings[h][k] is not null
-             and not coalesce(greatest(v_used[h][k], v_booked[h][k]) + v_task.demand[k] <= v_ceilings[h][k], false)  -- mostly so
-             and not _has_room(k, v_task.reserves_calls, v_ceilings[h][k], v_used[h][k], v_booked[h][k], v_task.demand[k]) then
+          continue when v_ceilings[h][k] is null or greatest(v_used[h][k], v_booked[h][k]) + v_task.demand[k] <= v_ceilings[h][k];
+          if not _has_room(k, v_task.reserves_calls, v_ceilings[h][k], v_used[h][k], v_booked[h][k], v_task.demand[k]) then
             -- A bound from the books may be too high: count.
             continue looks when v_look = 1;
             v_place := v_place and k > 1;

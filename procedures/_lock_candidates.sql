@@ -20,8 +20,8 @@ begin
       order by t.priority desc, t.created_at, t.id
       limit how_many
       for no key update skip locked);
-    exit when cardinality(v_ids) >= how_many
-      or v_looked > (select count(*) from _candidates(_lock_candidates.agent_id, v_looked, false));
+    exit when cardinality(v_ids) >= how_many;
+    exit when v_looked > (select count(*) from _candidates(_lock_candidates.agent_id, v_looked, false));  -- these are all
     v_looked := v_looked * 8;
   end loop;
   return v_ids;
