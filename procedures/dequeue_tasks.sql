@@ -84,10 +84,6 @@ begin
       v_shared := v_shared || v_endpoint.id;
       v_served := v_served || v_endpoint.agents;
     elsif not v_endpoint.limited
-          or not exists (  -- the books mostly say that something might fit
-            select from _limits(array[v_endpoint.id], carried => true) l
-            cross join lateral unnest(l.ceilings, l.used, l.booked) k(ceiling, used, booked)
-            where not coalesce(greatest(k.used, k.booked) < k.ceiling, k.ceiling is null))
           or (_admit(array[v_endpoint.id], '{}', v_endpoint.agents, 1, false, only_look => true)).ids <> '{}' then
       v_busy := v_endpoint.id || v_busy;
       v_busy_limited := v_endpoint.limited;
