@@ -12,8 +12,7 @@
 --   limit applies by now are left out.
 -- agents: ids of the agents served. wanted: most tasks. fair: at most an equal share for each agent.
 -- only_look: says what might be admitted, without any lock, and changes nothing.
--- Returns ids, of the locked tasks; share_used_up: an agent got its whole share, and may have
---   more.
+-- Returns ids, of the locked tasks; share_used_up: of several agents one may have got its whole share, and have more.
 -- Locks: the tasks returned, and those passed over for the first time; locked ones are skipped.
 create or replace function lakequeue._admit(
   exclusive integer[], shared integer[], agents integer[], wanted integer, fair boolean, only_look boolean default false,

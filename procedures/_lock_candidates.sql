@@ -1,6 +1,6 @@
 -- Locks the next claimable tasks of an agent in rule 2's order, skipping what somebody else has locked.
 --
--- agent_id: the agent. how_many: most tasks. Returns their ids, in the order in which they were found.
+-- agent_id: the agent. how_many: most tasks. Returns their ids, in that order.
 -- Locks: the tasks returned.
 create or replace function lakequeue._lock_candidates(agent_id integer, how_many integer)
 returns bigint[]

@@ -4,7 +4,7 @@
 -- worker: its name. batch_size: most tasks to claim, 1 to 1000. agents: names of the agents served, null for all; of
 -- these a worker of job runs serves those that have a job, one of local runs the others, and a name without a row in
 -- workers (a person at psql) both.
--- Returns the claimed attempts in rule 2's order with all that their runs need (outcome claimed); one row with
+-- Returns the claimed attempts in rule 2's order, second helpings last, with all that their runs need (outcome claimed); one row with
 --   outcome busy and nothing else if other workers held the locks (try again in 5 to 20 ms); no row if nothing may
 --   be claimed now.
 -- Errors: LQ428 any isolation level but READ COMMITTED (counts would be stale); LQ400 bad worker or batch size; LQ404
@@ -98,7 +98,7 @@ begin
     v_busy := v_busy[2:];
   end if;
 
-  -- A first helping of an equal share for each agent, then a second one of what is left of the batch.
+  -- A first helping of an equal share for each agent, then a second one of what is left of the batch (told after it).
   for v_helping in 1..2 loop
     exit when v_served = '{}';
     v_admitted := _admit(v_exclusive, v_shared, v_served, batch_size - cardinality(v_claimed), v_helping = 1);
