@@ -12,8 +12,7 @@
 --   limit applies by now are left out.
 -- agents: ids of the agents served. wanted: most tasks. fair: at most an equal share for each agent.
 -- only_look: says what might be admitted, without any lock, and changes nothing.
--- Returns ids, of the locked tasks; share_used_up: an agent got its whole share, and may have
---   more.
+-- Returns ids, of the locked tasks; share_used_up: of several agents one may have got its whole share, and have more.
 -- Locks: the tasks returned, and those passed over for the first time; locked ones are skipped.
 create or replace function lakequeue._admit(
   exclusive integer[], shared integer[], agents integer[], wanted integer, fair boolean, only_look boolean default false,
@@ -25,6 +24,7 @@ as $$
 declare
   v_now timestamptz := _now();
   v_served integer[];
+  v_overdue boolean;
   v_share integer;
   -- an element for each holder of limits: an endpoint (agent null), or an agent
   v_endpoints integer[];
@@ -49,11 +49,42 @@ declare
   v_misfit_holders integer[];
   v_misfit_after integer[];                -- how many had been admitted before it
 begin
+  -- Where every lock is shared nothing is counted: whatever can be locked may be claimed.
+  if exclusive = '{}' then
+    v_share := case when fair then ceil(wanted::numeric / greatest(cardinality(agents), 1)) else wanted end;
+    ids := array(
+      select t.id
+      from tasks t
+      where t.id = any(array(
+        select unnest(_lock_candidates(a.id, v_share))
+        from agents a
+        join model_endpoints e on e.id = a.model_endpoint_id
+        where a.id = any(_admit.agents) and e.id = any(shared)
+          and a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
+          and coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
+                       a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is null))
+      order by t.priority desc, t.created_at, t.id
+      limit wanted);
+    share_used_up := fair and cardinality(agents) > 1 and cardinality(ids) >= v_share;
+    return;
+  end if;
+
+  select coalesce(array_agg(a.id) filter (
+           where a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
+             and (e.id = any(exclusive)
+                  or (e.id = any(shared)
+                      and coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
+                                   a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is null))), '{}'),
+         bool_or(e.id = any(exclusive) and e.overdue_at <= v_now)
+  into v_served, v_overdue
+  from agents a
+  join model_endpoints e on e.id = a.model_endpoint_id
+  where a.id = any(_admit.agents);
+  v_share := case when fair then ceil(wanted::numeric / greatest(cardinality(v_served), 1)) else wanted end;
+
   <<looks>>
-  for v_look in 1 .. 2 loop
-    if v_look = 1 then
-      continue looks when exclusive <> '{}' and exists (select from model_endpoints e where e.id = any(exclusive) and e.overdue_at <= v_now);
-    elsif not only_look then
+  for v_look in case when v_overdue then 2 else 1 end .. 2 loop
+    if v_look = 2 and not only_look then
       perform _recount(exclusive);
       update model_endpoints e
       set overdue_at = o.overdue_at
@@ -68,19 +99,8 @@ begin
     select array_agg(l.endpoint_id), array_agg(l.agent_id), array_agg(l.ceilings), array_agg(l.used), array_agg(l.booked),
            array_agg(l.raised), array_agg(l.no), array_agg(false)
     into v_endpoints, v_agents, v_ceilings, v_used, v_booked, v_raised, v_pages, v_charged
-    from _limits(exclusive || shared, carried => v_look = 1 or not only_look) l;
+    from _limits(exclusive, carried => v_look = 1 or not only_look) l;
     v_endpoints := coalesce(v_endpoints, '{}');
-
-    v_served := array(
-      select a.id
-      from agents a
-      join model_endpoints e on e.id = a.model_endpoint_id
-      where a.id = any(_admit.agents) and a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
-        and (e.id = any(exclusive)
-             or (e.id = any(shared)
-                 and not exists (select from unnest(v_endpoints, v_agents) l(endpoint_id, agent_id)
-                                 where l.endpoint_id = e.id and coalesce(l.agent_id = a.id, true)))));
-    v_share := case when fair then ceil(wanted::numeric / greatest(cardinality(v_served), 1)) else wanted end;
 
     v_admitted := '{}'; v_admitted_agents := '{}'; v_admitted_endpoints := '{}';
     v_closed_endpoints := '{}'; v_closed_agents := '{}';
@@ -107,9 +127,8 @@ begin
       foreach h in array array_positions(v_endpoints, v_task.endpoint_id) loop
         continue when v_agents[h] <> v_task.agent_id;
         for k in 1 .. 5 loop
-          if v_ceilings[h][k] is not null
-             and not coalesce(greatest(v_used[h][k], v_booked[h][k]) + v_task.demand[k] <= v_ceilings[h][k], false)  -- mostly so
-             and not _has_room(k, v_task.reserves_calls, v_ceilings[h][k], v_used[h][k], v_booked[h][k], v_task.demand[k]) then
+          continue when v_ceilings[h][k] is null or greatest(v_used[h][k], v_booked[h][k]) + v_task.demand[k] <= v_ceilings[h][k];
+          if not _has_room(k, v_task.reserves_calls, v_ceilings[h][k], v_used[h][k], v_booked[h][k], v_task.demand[k]) then
             -- A bound from the books may be too high: count.
             continue looks when v_look = 1;
             v_place := v_place and k > 1;
@@ -151,7 +170,7 @@ begin
     exit looks;
   end loop;
 
-  share_used_up := fair and exists (select from unnest(v_admitted_agents) a(id) group by a.id having count(*) >= v_share);
+  share_used_up := fair and cardinality(v_served) > 1 and cardinality(v_admitted) >= v_share;
   if only_look then
     ids := v_admitted;
     return;
@@ -178,17 +197,12 @@ begin
     where e.id = any(v_admitted_endpoints) and e.overdue_at is null;
   end if;
 
-  -- What else must hold is asked of the locked rows: the planner would read a whole index for it. Where every lock is
-  -- shared, the candidates were locked as they were read.
-  if exclusive = '{}' then
-    ids := v_admitted;
-  else
-    ids := array(
-      select l.id
-      from (select t.id, t.status, t.retry_at from tasks t
-            where t.id = any(v_admitted) order by t.id offset 0 for no key update skip locked) l
-      where l.status = 'enqueued' and l.retry_at is null);
-  end if;
+  -- What else must hold is asked of the locked rows: the planner would read a whole index for it.
+  ids := array(
+    select l.id
+    from (select t.id, t.status, t.retry_at from tasks t
+          where t.id = any(v_admitted) order by t.id offset 0 for no key update skip locked) l
+    where l.status = 'enqueued' and l.retry_at is null);
   if ids <> '{}' and true = any(v_charged) then
     update throttle_books k
     set no = k.no + 1, used = n.used, booked = n.booked, raised = n.raised

@@ -9,19 +9,12 @@ returns table (id bigint, priority smallint, created_at timestamptz, page_count 
 language plpgsql volatile
 rows 10
 set search_path = pg_catalog, lakequeue, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-set jit = off
 as $$
 #variable_conflict use_column
-declare
-  v_looked integer := how_many + 16;  -- further than asked, past what others have locked
-  v_ids bigint[];
-  v_locked bigint[] := '{}';
 begin
   if not locked then
     return query
@@ -46,23 +39,9 @@ begin
     return;
   end if;
 
-  loop
-    v_ids := array(select c.id from _candidates(_candidates.agent_id, v_looked, false) c);
-    v_locked := v_locked || array(
-      select t.id
-      from unnest(v_ids) with ordinality c(id, no)
-      -- As text: else the planner may read all of tasks_claimable for each id.
-      join tasks t on t.id = c.id and t.status::text = 'enqueued' and t.retry_at is null
-      where c.id <> all(v_locked)
-      order by c.no
-      limit how_many - cardinality(v_locked)
-      for no key update of t skip locked);
-    exit when cardinality(v_locked) >= how_many or cardinality(v_ids) < v_looked;
-    v_looked := v_looked * 8;
-  end loop;
   return query
     select t.id, t.priority, t.created_at, t.page_count, t.document_bytes, t.passed_over_at
-    from unnest(v_locked) l(id)
+    from unnest(_lock_candidates(_candidates.agent_id, how_many)) l(id)
     join tasks t on t.id = l.id
     order by t.priority desc, t.created_at, t.id;
 end $$;

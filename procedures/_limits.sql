@@ -1,85 +1,78 @@
 -- Every limit that applies at these endpoints, with what is spent of it: the one truth that dequeue_tasks,
--- reserve_tokens and explain_throttle read. Take the endpoints' locks first, if anything is decided by it.
+-- reserve_tokens and explain_throttle read. Take the endpoints' locks first, if anything is decided by it, and ask in a
+-- later statement: it sees what that one sees.
 --
--- endpoints: ids. carried: take what the books say, an upper bound (see _recount); false: count.
+-- endpoints: ids. carried: take what the books say, an upper bound (see _recount); false: count. at: the end of the window,
+--   null for now.
 -- Returns a row per endpoint and per agent that has limits: agent_id, null for the endpoint's own; ceilings, by kind (see
 --   _kinds), null where there is no limit; used and booked, see _spending, null where the books do not know; raised: see
 --   _raised; no: of the page in the books, null if there is none. Attempts that an agent started at an endpoint it has
 --   moved away from still count against its own limits.
-create or replace function lakequeue._limits(endpoints integer[], carried boolean)
+create or replace function lakequeue._limits(endpoints integer[], carried boolean, at timestamptz default null)
 returns table (
   endpoint_id integer, agent_id integer, ceilings bigint[], used numeric[], booked numeric[], raised numeric[], no bigint)
-language plpgsql volatile
+language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := _now();
-  v_counted integer[];
-  v_with_window boolean;
-  v_limited boolean;
+  v_now timestamptz := coalesce(at, _now());
   v_unknown constant numeric[] := array_fill(null::numeric, array[5]);  -- as all arrays here, of five
+  v_counted integer[] := endpoints || array(
+    select unnest(a.former_endpoint_ids) from agents a where a.model_endpoint_id = any(endpoints));
 begin
-  select endpoints || coalesce(array_agg(distinct f.id) filter (where f.id <> all(endpoints)), '{}'),
-         bool_or(coalesce(e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
-                          a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null),
-         bool_or(coalesce(e.max_concurrent_tasks, a.max_concurrent_tasks) is not null)
-  into v_counted, v_with_window, v_limited
-  from model_endpoints e
-  left join agents a on a.model_endpoint_id = e.id
-  left join lateral unnest(a.former_endpoint_ids) f(id) on true
-  where e.id = any(endpoints);
-  if not (v_with_window or v_limited) then
+  if carried then
+    return query
+      select h.endpoint_id, h.agent_id, h.ceilings,
+             case when r.raised = b.raised then b.used else _plus(b.used, _plus(r.raised, b.lowered)) end,
+             case when r.raised = b.raised then b.booked else _plus(b.booked, _plus(r.raised, b.lowered)) end,
+             r.raised, b.no
+      from (
+        select e.id as endpoint_id, null::integer as agent_id, 'endpoint' as scope, e.id as scope_id,
+               array[e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm] as ceilings
+        from model_endpoints e
+        where e.id = any(endpoints)
+          and coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm) is not null
+        union all
+        select a.model_endpoint_id, a.id, 'agent', a.id,
+               array[a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm]
+        from agents a
+        where a.model_endpoint_id = any(endpoints)
+          and coalesce(a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null) h
+      left join lateral (
+        select k.no, coalesce(k.used, v_unknown) as used, coalesce(k.booked, v_unknown) as booked, k.raised,
+               array[-k.raised[1], -k.raised[2], -k.raised[3], -k.raised[4], -k.raised[5]] as lowered
+        from throttle_books k
+        where k.scope = h.scope and k.scope_id = h.scope_id
+        order by k.no desc limit 1) b on true
+      cross join lateral (
+        select array[0, coalesce(sum(r.raised[2]), 0), coalesce(sum(r.raised[3]), 0), coalesce(sum(r.raised[4]), 0), 0] as raised
+        from _raised(v_counted, v_now) r
+        where case when h.agent_id is null then r.endpoint_id = h.endpoint_id else r.agent_id = h.agent_id end) r
+      order by h.endpoint_id, h.agent_id nulls first;
     return;
   end if;
 
-  -- What is counted and what was raised, in one snapshot and of one minute: a report is in both or in neither. (Both
-  -- functions are stable, and this statement is later than the lock.)
+  -- What is counted and what was raised, in one snapshot and of one minute: a report is in both or in neither.
   return query
-    with holders as (
-      select e.id as endpoint_id, null::integer as agent_id, 'endpoint' as scope, e.id as scope_id,
-             array[e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm] as ceilings
-      from model_endpoints e
-      where e.id = any(endpoints)
-        and coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm) is not null
-      union all
-      select a.model_endpoint_id, a.id, 'agent', a.id,
-             array[a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm]
-      from agents a
-      where a.model_endpoint_id = any(endpoints)
-        and coalesce(a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null
-    ), raised as materialized (
-      select r.* from _raised(v_counted, v_now) r where v_with_window
+    with limits as materialized (
+      select l.* from _limits(endpoints, true, v_now) l
     ), spending as materialized (
-      select s.* from _spending(v_counted, v_with_window, v_now) s where not carried
+      select s.*
+      from _spending(v_counted, (
+        select bool_or(coalesce(l.ceilings[2], l.ceilings[3], l.ceilings[4], l.ceilings[5]) is not null) from limits l), v_now) s
     )
-    select h.endpoint_id, h.agent_id, h.ceilings,
-           case when not carried then s.used when r.raised = b.raised then b.used
-                else _plus(b.used, _plus(r.raised, b.lowered)) end,
-           case when not carried then s.booked when r.raised = b.raised then b.booked
-                else _plus(b.booked, _plus(r.raised, b.lowered)) end,
-           r.raised, b.no
-    from holders h
-    left join lateral (
-      select k.no, coalesce(k.used, v_unknown) as used, coalesce(k.booked, v_unknown) as booked, k.raised,
-             array[-k.raised[1], -k.raised[2], -k.raised[3], -k.raised[4], -k.raised[5]] as lowered
-      from throttle_books k
-      where k.scope = h.scope and k.scope_id = h.scope_id
-      order by k.no desc limit 1) b on true
-    cross join lateral (
-      select array[0, coalesce(sum(r.raised[2]), 0), coalesce(sum(r.raised[3]), 0), coalesce(sum(r.raised[4]), 0),
-                   coalesce(sum(r.raised[5]), 0)] as raised
-      from raised r
-      where case when h.agent_id is null then r.endpoint_id = h.endpoint_id else r.agent_id = h.agent_id end) r
+    select l.endpoint_id, l.agent_id, l.ceilings, s.used, s.booked, l.raised, l.no
+    from limits l
     cross join lateral (
       select array[coalesce(sum(s.used[1]), 0), coalesce(sum(s.used[2]), 0), coalesce(sum(s.used[3]), 0),
                    coalesce(sum(s.used[4]), 0), coalesce(sum(s.used[5]), 0)] as used,
              array[coalesce(sum(s.booked[1]), 0), coalesce(sum(s.booked[2]), 0), coalesce(sum(s.booked[3]), 0),
                    coalesce(sum(s.booked[4]), 0), coalesce(sum(s.booked[5]), 0)] as booked
       from spending s
-      where case when h.agent_id is null then s.endpoint_id = h.endpoint_id else s.agent_id = h.agent_id end) s
-    order by h.endpoint_id, h.agent_id nulls first;
+      where case when l.agent_id is null then s.endpoint_id = l.endpoint_id else s.agent_id = l.agent_id end) s
+    order by l.endpoint_id, l.agent_id nulls first;
 end $$;
 
-comment on function lakequeue._limits(integer[], boolean) is
+comment on function lakequeue._limits(integer[], boolean, timestamptz) is
   'Every limit that applies at these endpoints, with what is spent of it.';

@@ -7,13 +7,10 @@ as $$
 begin
   return (
     select coalesce(jsonb_object_agg(p.model, jsonb_build_object(
-             'input_usd', p.input_usd, 'cached_usd', p.cached_usd, 'output_usd', p.output_usd)), '{}')
-    from (
-      select distinct on (p.model) p.*
-      from model_prices p
-      where p.valid_from <= _now()
-      order by p.model, p.valid_from desc
-    ) p);
+             'input_usd', p.input_usd, 'cached_usd', p.cached_usd, 'output_usd', p.output_usd)
+             order by p.model, p.valid_from), '{}')  -- the last of a model stays
+    from model_prices p
+    where p.valid_from <= _now());
 end $$;
 
 comment on function lakequeue._model_prices() is 'Prices in force, by model.';

@@ -4,7 +4,7 @@
 -- worker: its name. batch_size: most tasks to claim, 1 to 1000. agents: names of the agents served, null for all; of
 -- these a worker of job runs serves those that have a job, one of local runs the others, and a name without a row in
 -- workers (a person at psql) both.
--- Returns the claimed attempts in rule 2's order with all that their runs need (outcome claimed); one row with
+-- Returns the claimed attempts in rule 2's order, second helpings last, with all that their runs need (outcome claimed); one row with
 --   outcome busy and nothing else if other workers held the locks (try again in 5 to 20 ms); no row if nothing may
 --   be claimed now.
 -- Errors: LQ428 any isolation level but READ COMMITTED (counts would be stale); LQ400 bad worker or batch size; LQ404
@@ -28,7 +28,7 @@ set jit = off
 as $$
 declare
   v_agent_ids integer[];
-  v_relay text := (select w.relay from workers w where w.name = worker);
+  v_relay text;
   v_endpoint record;
   v_exclusive integer[] := '{}'::integer[];  -- endpoints held with limits
   v_shared integer[] := '{}'::integer[];     -- endpoints held without
@@ -48,25 +48,35 @@ begin
     raise exception using errcode = 'LQ400', message = 'dequeue_tasks needs a worker''s name and a batch_size of 1 to 1000',
       hint = 'Example: select * from lakequeue.dequeue_tasks(worker => ''me'', batch_size => 10).';
   end if;
-  v_agent_ids := array(select (_agent(n.name)).id from unnest(agents) n(name));
+  if agents is not null then
+    v_agent_ids := array(select (_agent(n.name)).id from unnest(agents) n(name));
+  end if;
 
-  -- Peek: where is anything to claim, and does a limit apply there? Where somebody else holds a limited endpoint and a
-  -- look without its lock finds no room either, that is no reason to wait: or workers would keep each other busy for
-  -- ever where every limit is full.
+  -- Peek: where is anything to claim, and does a limit apply there? The only agent need not be asked where
+  -- no limit applies. Where
+  -- somebody else holds a limited endpoint and a look without its lock finds no room either, that is no reason to wait: or
+  -- workers would keep each other busy for ever where every limit is full.
   for v_endpoint in
-    select e.id, array_agg(a.id) as agents,
-           bool_or(coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
-                            a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null) as limited
-    from agents a
-    join model_endpoints e on e.id = a.model_endpoint_id
-    where (dequeue_tasks.agents is null or a.id = any(v_agent_ids))
-      and a.paused_at is null
-      and (v_relay is null or (v_relay = 'databricks') = (a.job_id is not null))
-      and coalesce(e.cooldown_until <= _now(), true)
-      and _has_claimable(a.id)
-    group by e.id
+    select s.endpoint_id as id, s.relay, array_agg(s.agent_id) as agents, bool_or(s.limited) as limited
+    from (
+      select a.id as agent_id, e.id as endpoint_id, w.relay,
+             coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
+                      a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null as limited
+      from agents a
+      join model_endpoints e on e.id = a.model_endpoint_id
+      left join workers w on w.name = worker
+      where (dequeue_tasks.agents is null or a.id = any(v_agent_ids))
+        and a.paused_at is null
+        and (w.relay is null or (w.relay = 'databricks') = (a.job_id is not null))
+        and coalesce(e.cooldown_until <= _now(), true)) s
+    where not s.limited and not exists (
+            select from agents o
+            where o.id <> s.agent_id and o.paused_at is null and (dequeue_tasks.agents is null or o.id = any(v_agent_ids)))
+      or _has_claimable(s.agent_id)
+    group by s.endpoint_id, s.relay
     order by random()
   loop
+    v_relay := v_endpoint.relay;
     if v_endpoint.limited and pg_try_advisory_xact_lock(_lock_class(), v_endpoint.id) then
       v_exclusive := v_exclusive || v_endpoint.id;
       v_served := v_served || v_endpoint.agents;
@@ -88,33 +98,32 @@ begin
     v_busy := v_busy[2:];
   end if;
 
-  -- A first helping of an equal share for each agent, then a second one of what is left of the batch.
+  -- A first helping of an equal share for each agent, then a second one of what is left of the batch (told after it).
   for v_helping in 1..2 loop
     exit when v_served = '{}';
     v_admitted := _admit(v_exclusive, v_shared, v_served, batch_size - cardinality(v_claimed), v_helping = 1);
     if v_admitted.ids <> '{}' then
-      v_claimed := v_claimed || _claim(v_admitted.ids, worker, v_relay);
+      v_claimed := v_claimed || v_admitted.ids;
+      return query select c.* from _claim(v_admitted.ids, worker, v_relay) c;
     end if;
     exit when cardinality(v_claimed) >= batch_size or not v_admitted.share_used_up;
   end loop;
 
-  -- Upkeep now and then: a hash of the ids, so that nobody's turn is always another's.
-  if exists (select from unnest(v_claimed) c(id) where hashint8(c.id) % 64 = 0) then
+  if v_claimed = '{}' and v_busy <> '{}' then
+    outcome := 'busy';
+    return next;
+  end if;
+
+  -- Upkeep with every 64th claim or so: by a hash of an id, so that nobody's turn is always another's.
+  if hashint8(v_claimed[1]) & 63 < cardinality(v_claimed) then
     perform _advance_lanes(u.agent_id, u.priorities)
     from (select t.agent_id, array_agg(distinct t.priority) as priorities
-          from task_attempts a join tasks t on t.id = a.task_id
-          where a.id = any(v_claimed) and hashint8(a.id) % 64 = 0
+          from tasks t
+          where t.id = any(v_claimed)
           group by t.agent_id) u;
     -- What runs without limits is noted where nobody else claims just now.
     perform _note_running(v_exclusive || array(
       select s.id from unnest(v_shared) s(id) where pg_try_advisory_xact_lock(_lock_class(), s.id)));
-  end if;
-
-  if v_claimed <> '{}' then
-    return query select c.* from _claims(v_claimed, 'claimed') c;
-  elsif v_busy <> '{}' then
-    outcome := 'busy';
-    return next;
   end if;
 end $$;
 
