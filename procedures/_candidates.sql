@@ -2,7 +2,7 @@
 -- to the order of the index tasks_claimable: with statistics from when the queue was empty the planner would sort the
 -- whole backlog for every claim (measured: 181,000 rows read for 100).
 --
--- agent_id: the agent. how_many: most tasks. locked: lock them, skipping what somebody else has locked.
+-- agent_id: the agent. how_many: most tasks. locked: lock them, skipping what somebody else has locked (_lock_candidates).
 -- Locks: the tasks returned, if asked for.
 create or replace function lakequeue._candidates(agent_id integer, how_many integer, locked boolean)
 returns table (id bigint, priority smallint, created_at timestamptz, page_count integer, document_bytes bigint, passed_over_at timestamptz)

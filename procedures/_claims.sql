@@ -1,5 +1,6 @@
--- Everything that a run needs to know, for the attempts of one dequeue (or adoption), in rule 2's order.
--- attempts: ids. how: what to say in outcome, claimed or adopted.
+-- Everything that a run needs to know, for attempts that are there already (of new ones _claim tells it), in rule 2's order.
+--
+-- attempts: ids. how: what to say in outcome.
 create or replace function lakequeue._claims(attempts bigint[], how text)
 returns table (
   outcome text, task_id bigint, attempt_id bigint, attempt_number integer, agent text, job_id bigint,

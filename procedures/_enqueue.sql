@@ -3,7 +3,7 @@
 --
 -- agent: its name. customer: by default the extraction's. extraction: its id. names, refusals: only for an extraction; a
 -- document with a refusal gets no task. The others: see enqueue_task.
--- Returns two arrays, in order: task_ids (null: refused), and new_ids, which of these are new.
+-- Returns two arrays, in order: task_ids (null: refused), and new_ids: the id that each document has if its task is new.
 -- Errors, locks: see enqueue_tasks.
 create or replace function lakequeue._enqueue(
   agent text, customer text, extraction bigint, names text[], paths text[], refusals text[], priorities integer[],

@@ -4,14 +4,15 @@
 -- worker: its name. batch_size: most tasks to claim, 1 to 1000. agents: names of the agents served, null for all; of
 -- these a worker of job runs serves those that have a job, one of local runs the others, and a name without a row in
 -- workers (a person at psql) both.
--- Returns the claimed attempts in rule 2's order, second helpings last, with all that their runs need (outcome claimed); one row with
---   outcome busy and nothing else if other workers held the locks (try again in 5 to 20 ms); no row if nothing may
---   be claimed now.
+-- Returns the claimed attempts in rule 2's order, second helpings last, with all that their runs need (outcome claimed);
+--   one row with outcome busy and nothing else if other workers held the locks (try again in 5 to 20 ms); no row if
+--   nothing may be claimed now.
 -- Errors: LQ428 any isolation level but READ COMMITTED (counts would be stale); LQ400 bad worker or batch size; LQ404
 --   unknown agent; 55P03 see Locks in db/README.md: call again.
 -- Locks: tries the throttle locks of the endpoints that have claimable tasks, exclusive where a limit applies, else
 --   shared, from a random start; waits, at most 250 ms, for one of them and only while holding none; then the claimed
---   tasks, skipping locked ones; now and then those of _advance_lanes and _note_running.
+--   tasks, skipping locked ones; now and then those of _advance_lanes and _note_running, for which the shared throttle
+--   locks are tried exclusively.
 create or replace function lakequeue.dequeue_tasks(
   worker text, batch_size integer default 10, agents text[] default null)
 returns table (
@@ -52,10 +53,9 @@ begin
     v_agent_ids := array(select (_agent(n.name)).id from unnest(agents) n(name));
   end if;
 
-  -- Peek: where is anything to claim, and does a limit apply there? The only agent need not be asked where
-  -- no limit applies. Where
-  -- somebody else holds a limited endpoint and a look without its lock finds no room either, that is no reason to wait: or
-  -- workers would keep each other busy for ever where every limit is full.
+  -- Peek: where is anything to claim, and does a limit apply there? The only agent need not be asked where no limit
+  -- applies. Where somebody else holds a limited endpoint and a look without its lock finds no room either, that is no
+  -- reason to wait: or workers would keep each other busy for ever where every limit is full.
   for v_endpoint in
     select s.endpoint_id as id, s.relay, array_agg(s.agent_id) as agents, bool_or(s.limited) as limited
     from (

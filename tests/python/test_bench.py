@@ -164,6 +164,10 @@ def test_notifications_are_measured(server: Server, pristine: Database, monkeypa
     monkeypatch.setattr(notify, "CASES", {"without NOTIFY": None, "2 listeners": 2})
     answer = notify.rates(server, rounds=1, seconds=0.2)
     assert answer["2 listeners"]["per_second"] > 0
+    silent = server.clone("pristine")
+    notify.one_round(silent, listeners=None, seconds=0.1)
+    assert silent.query(notify.TRIGGERS) == []
+    silent.drop()
     assert notify.delays(pristine, times=1)["informed_most_ms"] < float("inf")
 
 

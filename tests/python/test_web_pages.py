@@ -304,11 +304,13 @@ def test_a_search_says_how_far_it_has_looked_and_goes_on(
         looked = re.search(r'id="looked-to"[^>]*>Looked back to', page)
         assert (following is not None) == (looked is not None)
         assert following is None or following[2] == "Look further back"
-        assert ("No task here fits" in page) == (looked is not None and "task-" not in page)
+        assert ("found so far" in page) == (looked is not None and "task-" not in page)
         path = following[1].replace("&amp;", "&") if following else None
         pages.append(page)
     assert len(pages) > 2
     assert seen == [newest, oldest]
+    behind = client.get("/tasks?find=needle&after=2000-01-01T00:00:00%2B00:00_1")
+    assert "No older task fits" in behind.get_data(as_text=True)
 
     found = as_json(client.get("/api/tasks?find=needle"))
     assert [row["task_id"] for row in found["tasks"]] == [newest]
