@@ -16,7 +16,7 @@ declare
 begin
   return query
     select how, t.id, a.id, a.number, g.name, a.job_id,
-           a.run_key, _callback_token(a.id, a.run_key, v_secret), t.customer, t.document_path, t.payload, t.page_count,
+           a.run_key, _derive_token(a.id, a.run_key, v_secret), t.customer, t.document_path, t.payload, t.page_count,
            t.priority, a.estimated_tokens,
            -- no join: with old statistics the planner reads every attempt of the endpoint to find these few
            least(g.max_tpm, (select e.max_tpm from model_endpoints e where e.id = a.endpoint_id)), g.lease_duration,
