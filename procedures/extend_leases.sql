@@ -38,7 +38,12 @@ begin
 
   -- The tasks are locked first and in order; only then are their attempts worth reading.
   perform from tasks t
-  where t.id = any(array(select a.task_id from task_attempts a where a.id = any(attempts)))
+  where t.id = any(array(  -- a wrong token locks nothing
+      select a.task_id
+      from unnest(attempts, tokens) u(attempt, token)
+      cross join lateral (select x.id, x.task_id, x.run_key from task_attempts x where x.id = u.attempt limit 1) a
+      cross join installation i
+      where tokens is null or _token_fits(a.id, a.run_key, u.token, i.secret)))
   order by t.id
   for no key update;
   v_now := _now();
