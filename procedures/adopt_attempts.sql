@@ -75,7 +75,7 @@ begin
     set locked_by = adopt_attempts.worker, lease_expires_at = greatest(t.lease_expires_at, v_now + g.lease_duration)
     from adopted a
     join agents g on g.id = a.agent_id
-    where t.id = a.task_id
+    where t.id = a.task_id and t.id = any(v_task_ids)
   )
   select coalesce(array_agg(a.id), '{}') into v_attempt_ids from adopted a;
 

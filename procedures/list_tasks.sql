@@ -123,7 +123,8 @@ begin
              where a.task_id = t.id and a.status = 'succeeded') end,
            t.error, s.listed_at, s.fits
     from shown s
-    join tasks t on t.id = s.id
+    -- LIMIT keeps it a probe: planned while there were few tasks, a join reads them all
+    cross join lateral (select k.* from tasks k where k.id = s.id limit 1) t
     join agents g on g.id = t.agent_id
     order by s.listed_at desc, t.id desc;
 end $$;

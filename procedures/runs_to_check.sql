@@ -76,7 +76,7 @@ begin
                 when t.cancel_requested_at is not null then 'cancel'
                 else 'lease' end
     from task_attempts a
-    join tasks t on t.id = a.task_id
+    cross join lateral (select x.cancel_requested_at from tasks x where x.id = a.task_id limit 1) t
     join agents g on g.id = a.agent_id
     where a.id = any(v_checked)
     order by array_position(v_ids, a.id);
