@@ -83,8 +83,8 @@ begin
     elsif not v_endpoint.limited and pg_try_advisory_xact_lock_shared(_lock_class(), v_endpoint.id) then
       v_shared := v_shared || v_endpoint.id;
       v_served := v_served || v_endpoint.agents;
-    elsif not v_endpoint.limited
-          or (_admit(array[v_endpoint.id], '{}', v_endpoint.agents, 1, false, only_look => true)).ids <> '{}' then
+    elsif (case when not v_endpoint.limited then exists (select from unnest(v_endpoint.agents) a(id) where _has_claimable(a.id))
+          else (_admit(array[v_endpoint.id], '{}', v_endpoint.agents, 1, false, only_look => true)).ids <> '{}' end) then
       v_busy := v_endpoint.id || v_busy;
       v_busy_limited := v_endpoint.limited;
       v_busy_agents := v_endpoint.agents;
