@@ -94,6 +94,7 @@ begin
     from sides s
     where s.bucket is not null
     group by s.agent_id, s.customer, s.day, s.hour, s.bucket
+    having sum(s.tasks) <> 0  -- a late report of usage leaves its bucket and enters it again
   ), timed as (
     -- of a day and of its month, of an agent and of all (0), of a customer and of all (null)
     insert into response_histogram as h (agent_id, customer, by_month, day, bucket, tasks)
