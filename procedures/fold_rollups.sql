@@ -50,6 +50,11 @@ begin
   where l.locktype = 'relation' and l.relation = 'lakequeue.task_deltas'::regclass and l.mode = 'RowExclusiveLock' and l.granted
     and l.database = (select d.oid from pg_database d where d.datname = current_database())
     and l.pid is distinct from pg_backend_pid();
+  if v_book.folded_to > v_drawn then  -- somebody has set the sequence back
+    v_book.folded_to := 0;
+    v_book.noted := 0;
+    v_book.holders := '{}';
+  end if;
   if v_writers = '{}' then
     v_book.noted := v_drawn;
     v_book.holders := '{}';
