@@ -1,4 +1,4 @@
--- The job runs whose compute cost may still change: of the newest finished tasks under the filter (5,000 at most),
+-- The job runs whose compute cost may still change: of the newest finished tasks under the filter (20,000 at most),
 -- those that billing has not settled yet. Those never asked for come first, then the longest not asked for. Local runs
 -- are none, nor are those that a copy inherited (see quiesce).
 --
@@ -23,7 +23,7 @@ begin
   end if;
   return query
     select a.id, a.task_id, a.run_id, a.started_at, r.asked_at
-    from _finished_tasks(_agent_ids(runs_to_price.agents), _statuses(runs_to_price.statuses), from_day, to_day, customers, 5000) f
+    from _finished_tasks(_agent_ids(runs_to_price.agents), _statuses(runs_to_price.statuses), from_day, to_day, customers, 20000) f
     cross join lateral (  -- OFFSET and LIMIT keep these probes, whatever the statistics say
       select t.* from task_attempts t where t.task_id = f.task_id and t.run_id is not null offset 0) a
     left join lateral (select c.* from compute_runs c where c.attempt_id = a.id limit 1) r on true

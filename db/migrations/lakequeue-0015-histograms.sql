@@ -4,7 +4,7 @@
 
 set local role lakequeue_owner;
 
--- A fold by the functions of before, which would leave the new rows out, fails: by_month has no default.
+-- A fold by the functions of before, which would leave the new rows out, fails: its ON CONFLICT fits no constraint.
 alter table lakequeue.response_histogram drop constraint response_histogram_pkey;
 alter table lakequeue.response_histogram alter column customer drop not null;
 alter table lakequeue.response_histogram add column by_month boolean not null default false;

@@ -197,3 +197,15 @@ def test_whatever_happens_numbers_are_exact(database: Database) -> None:
         connection.close()
     assert fold(database) == drawn(database)
     assert_sound(database)
+
+
+def test_a_sequence_that_was_set_back_hides_no_delta(database: Database) -> None:
+    configure(database)
+    enqueue(database, 3)
+    assert fold(database) > 0
+    database.query("select setval(%s, 1)", SEQUENCE)  # as after some copies of a database
+    enqueue(database, 2)
+    fold(database)
+    assert database.value("select count(*) from lakequeue.task_deltas") == 0
+    assert_told(database.connect())
+    assert_sound(database)

@@ -278,6 +278,18 @@ def test_busy_is_not_empty(database: Database) -> None:
     assert_sound(database)
 
 
+def test_an_empty_queue_is_not_busy(database: Database) -> None:
+    """Told so, a worker would come again at once as long as somebody configures without an end."""
+    configure(database)
+    worker = database.connect("test_worker")
+    with holding(database) as operator:
+        call(operator, "configure_agent", agent="parser", max_attempts=5)
+        assert call(worker, "dequeue_tasks", worker="w") == []
+        enqueue(database, 1)
+        (row,) = call(worker, "dequeue_tasks", worker="w")
+        assert row["outcome"] == "busy"
+
+
 @pytest.mark.parametrize("server", ["embedded"], indirect=True)
 @pytest.mark.parametrize("where", ["agent", "endpoint"])
 @pytest.mark.parametrize("limit", ONE_PLACE)
