@@ -53,28 +53,21 @@ begin
   if exclusive = '{}' then
     v_share := case when fair then ceil(wanted::numeric / greatest(cardinality(agents), 1)) else wanted end;
     ids := array(
-      select t.id
-      from tasks t
-      where t.id = any(array(
-        select unnest(_lock_candidates(a.id, v_share))
-        from agents a
-        join model_endpoints e on e.id = a.model_endpoint_id
-        where a.id = any(_admit.agents) and e.id = any(shared)
-          and a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
-          and coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
-                       a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is null))
-      order by t.priority desc, t.created_at, t.id
-      limit wanted);
+      select unnest(_lock_candidates(a.id, v_share))
+      from agents a
+      join model_endpoints e on e.id = a.model_endpoint_id
+      where a.id = any(_admit.agents) and e.id = any(shared) and not _limited(a, e)
+        and a.paused_at is null and coalesce(e.cooldown_until <= v_now, true));
+    if cardinality(agents) > 1 then
+      ids := array(select t.id from tasks t where t.id = any(ids) order by t.priority desc, t.created_at, t.id limit wanted);
+    end if;
     share_used_up := fair and cardinality(agents) > 1 and cardinality(ids) >= v_share;
     return;
   end if;
 
   select coalesce(array_agg(a.id) filter (
            where a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
-             and (e.id = any(exclusive)
-                  or (e.id = any(shared)
-                      and coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
-                                   a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is null))), '{}'),
+             and (e.id = any(exclusive) or (e.id = any(shared) and not _limited(a, e)))), '{}'),
          bool_or(e.id = any(exclusive) and e.overdue_at <= v_now)
   into v_served, v_overdue
   from agents a

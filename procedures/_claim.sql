@@ -17,7 +17,6 @@ as $$
 declare
   v_now timestamptz := _now();
   v_prices jsonb := _model_prices();
-  v_secret bytea := (select i.secret from installation i);
 begin
   -- A task that ran before carries what its earlier attempts used.
   if exists (select from tasks t where t.id = any(_claim.tasks) and t.attempt_count > 0) then
@@ -69,11 +68,12 @@ begin
       group by c.agent_id, c.customer
     )
     select 'claimed', c.id, c.attempt_id, c.attempt_count, c.name, c.job_id,
-           c.run_key, _derive_token(c.attempt_id, c.run_key, v_secret), c.customer, c.document_path, c.payload, c.page_count,
+           c.run_key, _derive_token(c.attempt_id, c.run_key, i.secret), c.customer, c.document_path, c.payload, c.page_count,
            c.priority, c.estimated_tokens,
            least(c.max_tpm, (select e.max_tpm from model_endpoints e where e.id = c.model_endpoint_id)), c.lease_duration,
            c.lease_expires_at, c.parameters, v_prices, c.reserves_calls
     from claimed c
+    cross join installation i
     order by c.priority desc, c.created_at, c.id;
 end $$;
 

@@ -59,9 +59,7 @@ begin
   for v_endpoint in
     select s.endpoint_id as id, s.relay, array_agg(s.agent_id) as agents, bool_or(s.limited) as limited
     from (
-      select a.id as agent_id, e.id as endpoint_id, w.relay,
-             coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm,
-                      a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null as limited
+      select a.id as agent_id, e.id as endpoint_id, w.relay, _limited(a, e) as limited
       from agents a
       join model_endpoints e on e.id = a.model_endpoint_id
       left join workers w on w.name = worker

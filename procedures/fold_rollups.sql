@@ -2,6 +2,9 @@
 -- that readers, who add both, never see a delta twice or not at all; also into running_totals. Once in 5 minutes it notes
 -- how long the queue is.
 --
+-- A fold leaves a new version of every row that it changes, and a held snapshot keeps them all. So who calls every second is
+-- patient: fewer than 1000 deltas, which no reader notices, wait up to a minute or so (what upkeep tells is half a minute old).
+--
 -- What was folded stays in the index as long as somebody holds a snapshot, so all begin behind what is known to be folded
 -- (_folded_to). Who has drawn an id and not committed could add a delta behind that; it has a writer's lock on task_deltas
 -- from before it drew until it ends. So a fold notes the newest id drawn, then (in this order) who has that lock. Once none
@@ -11,11 +14,11 @@
 -- server was started anew; so any with such a name counts. The caller sees its own deltas. Under REPEATABLE READ the look
 -- may be older than the end of a writer: then the mark stays.
 --
--- batch_size: most deltas, 1 to 100000.
+-- batch_size: most deltas, 1 to 100000. patient: folds nothing yet where that can wait; workers do, by default all is folded.
 -- Returns how many were folded; call again while it equals batch_size.
--- Errors: LQ400 batch_size out of range.
+-- Errors: LQ400 batch_size out of range, or patient is null.
 -- Locks: one folder at a time (another returns 0 at once); the rollup rows in key order.
-create or replace function lakequeue.fold_rollups(batch_size integer default 10000)
+create or replace function lakequeue.fold_rollups(batch_size integer default 10000, patient boolean default false)
 returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -35,6 +38,9 @@ begin
   if batch_size is null or batch_size not between 1 and 100000 then
     raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 100000', hint = 'The default is 10000.';
   end if;
+  if patient is null then
+    raise exception using errcode = 'LQ400', message = 'patient must be true or false', hint = 'The default is false.';
+  end if;
   if not pg_try_advisory_xact_lock(_lock_class(), -3) then
     return 0;
   end if;
@@ -43,6 +49,13 @@ begin
   if not found then
     insert into fold_books default values returning * into v_book;
   end if;
+  if patient
+     and (select u.done_at between v_now - interval '1 minute' and v_now from upkeep u where u.kind = 'fold')
+     and (select count(*) from (select from task_deltas d where d.id > v_book.folded_to limit 1000) w) < 1000 then
+    perform _sample_queue();
+    return 0;
+  end if;
+
   v_before := v_book;
   v_drawn := coalesce(pg_sequence_last_value('lakequeue.task_deltas_id_seq'), 0);
   select coalesce(array_agg(l.virtualtransaction), '{}') into v_writers
@@ -165,4 +178,4 @@ begin
   return v_folded;
 end $$;
 
-comment on function lakequeue.fold_rollups(integer) is 'Folds deltas into rollups; deletes what it folds.';
+comment on function lakequeue.fold_rollups(integer, boolean) is 'Folds deltas into rollups; deletes what it folds.';

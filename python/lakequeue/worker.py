@@ -210,14 +210,15 @@ class Worker:
             ),
         )
         self._settled_at = self._settle_all_at = -math.inf
-        # The heartbeat is first: it makes the worker's row and checks the schema.
+        # The heartbeat is first: it makes the worker's row and checks the schema. A notification
+        # makes several steps due; no task need wait for upkeep, so the look comes before it.
         self._steps = [
             self._beat,
             self._submitting,
             self._tend,
+            self._look,
             self._sweep,
             self._adopt,
-            self._look,
             self._settle,
             self._fold,
         ]
@@ -672,9 +673,9 @@ class Worker:
             if max(row.values()) < SWEEP_BATCH:
                 break
 
-    def _fold_rollups(self) -> None:
+    def _fold_rollups(self, *, patient: bool = True) -> None:
         for _ in range(ROUNDS):
-            (row,) = self._call("fold_rollups", batch_size=FOLD_BATCH)
+            (row,) = self._call("fold_rollups", batch_size=FOLD_BATCH, patient=patient)
             if next(iter(row.values())) < FOLD_BATCH:
                 break
 
@@ -724,7 +725,7 @@ class Worker:
             self._report_ended,
             self._settle_usage,
             lambda: self._wait_for_settler(end_at - 1),
-            self._fold_rollups,
+            lambda: self._fold_rollups(patient=False),
             lambda: self._call("worker_heartbeat", worker=self.name, stopping=True),
         ):
             try:

@@ -19,7 +19,11 @@ BENCHMARKS = (
     "worker",
     "dashboard",
 )
-SIZED = ("backlog", "metrics")
+SIZED = {
+    "backlog": "tasks of the largest database",
+    "metrics": "tasks of the larger database",
+    "horizon": "completions",
+}
 
 
 def main() -> None:
@@ -27,7 +31,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests/bench/run")
     parser.add_argument("name", choices=BENCHMARKS)
     parser.add_argument("--quick", action="store_true", help="under a minute")
-    parser.add_argument("--tasks", type=int, help=f"of the largest database: {', '.join(SIZED)}")
+    parser.add_argument(
+        "--tasks", type=int, help="; ".join(f"{name}: {what}" for name, what in SIZED.items())
+    )
     arguments = parser.parse_args()
     size = {} if arguments.tasks is None else {"tasks": arguments.tasks}
     if size and arguments.name not in SIZED:

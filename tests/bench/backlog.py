@@ -43,7 +43,7 @@ def measure(databases: dict[int, Database], rounds: int, samples: int) -> dict[s
             for call in CALLS:
                 found = timed(clients[size], call, samples)
                 times.setdefault((call, size), []).append(found)
-            clients[size].execute("select lakequeue.fold_rollups()")  # as workers do
+            clients[size].execute("select lakequeue.fold_rollups(patient => true)")  # as workers do
     for database in databases.values():  # pages are counted without dead rows
         with database.server.admin(database.name) as admin:
             admin.execute("vacuum")

@@ -1,7 +1,7 @@
 -- Folding moves deltas into rollups and histogram, oldest first and at most as many as asked for, and loses nothing.
 begin;
 \ir scenarios.sql
-select plan(28);
+select plan(36);
 
 select is(fold_rollups(), 0::bigint, 'where there is nothing to fold, nothing is folded');
 
@@ -93,6 +93,32 @@ select is(fold_rollups(), 1::bigint, 'a delta without an hour is folded all the 
 select is((select count(*) from hourly_histogram where agent_id = (_agent('_fr c')).id and customer is not null), (select count(*) from (
   select distinct _hour(finished_at), _response_bucket(finished_at - created_at) from tasks
   where agent_id = (_agent('_fr c')).id and status = 'completed') h), 'and is in no hour');
+
+-- Who calls every second is patient: a few deltas wait for a minute, many do not.
+create function pg_temp.deltas(how_many integer) returns void language sql as $$
+  insert into lakequeue.task_deltas (agent_id, customer, tasks, to_status)
+  select (lakequeue._agent('_fr c')).id, 'acme', 1, 'enqueued' from generate_series(1, how_many)
+$$;
+select fold_rollups() \gset
+select set_clock(_now() + interval '31 seconds');
+select fold_rollups() \gset
+select pg_temp.deltas(999);
+create temporary table waiting as select * from queue_metrics();
+select is(fold_rollups(patient => true), 0::bigint, 'a fold just done, and fewer than a thousand deltas: they wait');
+select set_eq('select * from queue_metrics()', 'select * from waiting', 'and are read all the same');
+select pg_temp.deltas(1);
+select is(fold_rollups(patient => true), 1000::bigint, 'a thousand do not');
+select pg_temp.deltas(1);
+select set_clock(_now() + interval '60 seconds');
+select is(fold_rollups(patient => true), 0::bigint, 'one waits for a minute');
+select set_clock(_now() + interval '1 second');
+select is(fold_rollups(patient => true), 1::bigint, 'not longer');
+select pg_temp.deltas(1);
+select is(fold_rollups(), 1::bigint, 'who is not patient folds at once');
+select pg_temp.deltas(1);
+update upkeep set done_at = null where kind = 'fold';
+select is(fold_rollups(patient => true), 1::bigint, 'nor does it wait where nobody has folded yet');
+select refused('select fold_rollups(patient => null)', 'LQ400', 'null is neither');
 
 select refused(format('select fold_rollups(%s)', n), 'LQ400', n || ' is refused') from unnest(array['null', '0', '-1', '100001']) n;
 select lives_ok('select fold_rollups(100000)', '100000 is not');
