@@ -116,11 +116,13 @@ with usage as (
            group by cube (s.agent_id, s.customer), m.by_month, m.day, s.bucket) h
    group by 1, 2, 3, 4, 5
   having sum(h.tasks) <> 0
+), remembered as materialized (  -- older ones are forgotten; one look at a clock that others move
+  select lakequeue._now() - interval '34 days'
 ), hour_times_brute as (
   select coalesce(c.agent_id, 0) as agent_id, c.customer, c.hour, c.bucket,
          sum(c.tasks)::numeric as tasks
     from counted c
-   where c.bucket is not null and c.hour >= lakequeue._now() - interval '34 days'
+   where c.bucket is not null and c.hour >= (table remembered)
    group by cube (c.agent_id, c.customer), c.hour, c.bucket
 ), hour_times_kept as (
   select h.agent_id, h.customer, h.hour, h.bucket, sum(h.tasks) as tasks
@@ -131,7 +133,7 @@ with usage as (
             from lakequeue.task_deltas d cross join lateral lakequeue._delta_sides(d) s
            where s.bucket is not null
            group by cube (s.agent_id, s.customer), s.hour, s.bucket) h
-   where h.hour >= lakequeue._now() - interval '34 days'  -- older ones are forgotten
+   where h.hour >= (table remembered)
    group by 1, 2, 3, 4
   having sum(h.tasks) <> 0
 ), hours_brute as (
