@@ -1,42 +1,26 @@
 -- What _apply_callback does with the plain among many reports, in one pass: a success with its result, from the running first
 -- attempt of a task, which nobody else has settled. Whatever is not as plain is left to _apply_callback.
 --
--- attempts, results and so on: an element per report, see record_callback; all of them say success, the caller has checked
--- their tokens and cleaned the results (_clean_json), and no task has two of them.
+-- attempts, results and so on: an element per report, see record_callback; all of them say success, no task has two of them,
+-- and the caller has checked their tokens, cleaned the results (_clean_json) and locked the tasks by a statement before.
 -- Returns the attempts that were accepted; nothing was done about the others.
 -- Errors: LQ400, LQ422 as record_callback, of any of them.
--- Locks: the rows of the tasks in id order, then their attempts.
+-- Locks: the attempts; the caller holds the rows of their tasks.
 create or replace function lakequeue._complete(
   attempts bigint[], results jsonb[], confidences real[], input_tokens bigint[], output_tokens bigint[],
   cached_tokens bigint[], llm_costs numeric[], usage_complete boolean[], run_ids bigint[], trace_ids text[])
 returns bigint[]
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_hashjoin = off  -- every join here is a probe of a key, whatever the statistics say
+set enable_mergejoin = off
 as $$
 declare
-  v_tasks bigint[];
-  v_now timestamptz;
+  v_now timestamptz := _now();
   v_accepted bigint[];
   v_calls bigint[];
   v_agents integer[];
 begin
-  select array_agg(l.id) into v_tasks
-  from (
-    select t.id
-    from tasks t
-    where t.id = any(array(
-        select a.task_id
-        from unnest(attempts) r(attempt)
-        cross join lateral (select x.task_id, x.status from task_attempts x where x.id = r.attempt limit 1) a
-        where a.status = 'running'))
-      and t.status = 'processing' and t.attempt_count = 1
-    order by t.id
-    for no key update) l;
-  if v_tasks is null then
-    return '{}';
-  end if;
-  v_now := _now();
-
   with plain as materialized (  -- LIMIT keeps the probes of tables probes, whatever the statistics say
     select (a.was).id, (a.was).task_id, t.agent_id, t.customer, j.result, r.confidence,
            _response_bucket(v_now - t.created_at) as bucket, greatest(t.lease_expires_at, v_now) + g.reconcile_grace as presumed_dead_at,
@@ -49,10 +33,12 @@ begin
       r(attempt, result, confidence, input, output, cached, cost, complete, run_id, trace_id)
     cross join lateral (
       select x as was from task_attempts x
-      where x.id = r.attempt and x.task_id = any(v_tasks) and x.status = 'running' and x.reported_at is null
+      where x.id = r.attempt and x.status = 'running' and x.reported_at is null
       limit 1) a
     cross join lateral (
-      select x.agent_id, x.customer, x.created_at, x.lease_expires_at from tasks x where x.id = (a.was).task_id limit 1) t
+      select x.agent_id, x.customer, x.created_at, x.lease_expires_at from tasks x
+      where x.id = (a.was).task_id and x.status = 'processing' and x.attempt_count = 1
+      limit 1) t
     join agents g on g.id = t.agent_id
     cross join lateral (select _check_json(r.result) as result offset 0) j
     cross join lateral _settle_usage(
@@ -63,7 +49,7 @@ begin
     update tasks t
     set status = 'completed', finished_at = v_now, locked_by = null, lease_expires_at = null, retry_at = null, error = null
     from plain p
-    where t.id = p.task_id and t.id = any(v_tasks)
+    where t.id = p.task_id
   ), stored as (
     insert into results (attempt_id, task_id, result, confidence, stored_at)
     select p.id, p.task_id, p.result, p.confidence, v_now from plain p
@@ -99,7 +85,7 @@ begin
         input_tokens = p.input_tokens, output_tokens = p.output_tokens, cached_tokens = p.cached_tokens, llm_cost = p.llm_cost,
         usage_complete = p.usage_complete, usage_source = p.usage_source, raised = p.raised
     from plain p
-    where a.id = p.id and a.id = any(attempts)
+    where a.id = p.id
     returning a.id, a.reserves_calls, p.agent_id, p.failures_in_a_row
   )
   select coalesce(array_agg(w.id), '{}'), array_agg(w.id) filter (where w.reserves_calls),

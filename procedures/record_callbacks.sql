@@ -61,7 +61,7 @@ begin
       cross join lateral (select x.task_id, x.agent_id from task_attempts x where x.id = r.attempt limit 1) a) c
     where c.outcome = 'success' and c.result is not null and c.retry_after is null and c.reports = 1
       and (c.first_failure > c.task_id) is not false
-      and c.attempt = any(v_attempts) and c.task_id = any(v_tasks);  -- the token of its one report fits
+      and (c.task_id in (select unnest(v_tasks))) is true;  -- the token of its one report fits (by hash, not one by one)
   exception when others then
     -- Only what a report itself is guilty of; a deadlock or a full disk is not.
     if sqlstate not like 'LQ%' and sqlstate not like '22%' then

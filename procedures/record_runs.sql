@@ -13,6 +13,8 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 set jit = off
 as $$
 #variable_conflict use_column
@@ -36,7 +38,7 @@ begin
       from unnest(attempts, run_ids) with ordinality p(attempt, run_id, number)
       order by p.attempt, p.number
     ) u
-    where a.id = u.attempt and a.id = any(attempts) and a.run_id is null
+    where a.id = u.attempt and a.run_id is null
     returning a.id
   )
   select coalesce(array_agg(r.id), '{}') into v_recorded from recorded r;
