@@ -18,6 +18,7 @@ set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
+  c_tick constant interval := '1 microsecond';
   v_zone text := (select i.time_zone from installation i);
   v_at timestamptz := coalesce(after_at, 'infinity');
   v_id bigint := coalesce(after_id, 9223372036854775807);
@@ -32,16 +33,18 @@ begin
       from _newest_days(_finished_tasks.agent_ids, v_final, from_day, least(to_day, v_day), customers, most, v_day) d
       where not v_short
     ), spans as materialized (
-      -- Everything since the oldest of these days: without them, each of many agents would be read as far.
+      -- Everything since the oldest of these days: without them, each of many agents would be read as far. An index scan
+      -- begins at the last instant, not at a pair of it and an id, so it must be no later than that of the pair.
       select g.agent_id, s.status,
              coalesce(_in_calendar(greatest(from_day, (select min(d.day) from days d)))::timestamp at time zone v_zone, '-infinity') as first,
-             coalesce((_in_calendar(to_day) + 1)::timestamp at time zone v_zone, 'infinity') as until, null as customer
+             least(coalesce((_in_calendar(to_day) + 1)::timestamp at time zone v_zone - c_tick, 'infinity'), v_at) as last, null as customer
       from unnest(_finished_tasks.agent_ids) g(agent_id)
       cross join unnest(v_final) s(status)
       where customers is null
       union all
       -- Of customers these days only, since they may have few.
-      select d.agent_id, d.status, d.day::timestamp at time zone v_zone, (d.day + 1)::timestamp at time zone v_zone, c.customer
+      select d.agent_id, d.status, d.day::timestamp at time zone v_zone,
+             least((d.day + 1)::timestamp at time zone v_zone - c_tick, v_at), c.customer
       from days d
       cross join (select distinct u.customer from unnest(customers) u(customer) where u.customer is not null) c
     )
@@ -51,7 +54,7 @@ begin
       (select t.id, t.agent_id, t.customer, t.status, t.finished_at
        from tasks t
        where t.agent_id = s.agent_id and t.status = s.status and t.finished_at is not null
-         and t.finished_at >= s.first and t.finished_at < s.until and (t.finished_at, t.id) < (v_at, v_id)
+         and t.finished_at between s.first and s.last and (t.finished_at, t.id) < (v_at, v_id)
          and s.customer is null
        order by t.finished_at desc, t.id desc
        limit most)
@@ -59,7 +62,7 @@ begin
       (select t.id, t.agent_id, t.customer, t.status, t.finished_at
        from tasks t
        where t.agent_id = s.agent_id and t.status = s.status and t.finished_at is not null
-         and t.finished_at >= s.first and t.finished_at < s.until and (t.finished_at, t.id) < (v_at, v_id)
+         and t.finished_at between s.first and s.last and (t.finished_at, t.id) < (v_at, v_id)
          and t.customer = s.customer
        order by t.finished_at desc, t.id desc
        limit most)

@@ -1,7 +1,7 @@
 -- Finished tasks under a filter, newest first, so many at most.
 begin;
 \ir scenarios.sql
-select plan(11);
+select plan(13);
 
 update installation set time_zone = 'Asia/Tokyo';
 create temporary table made (no integer, task bigint);
@@ -33,5 +33,26 @@ select is((select array_agg(m.no order by f.finished_at desc, f.task_id desc) fr
    join made m on m.task = f.task_id where a.no = 3), '{2,1}', 'that stand behind one, of ' || coalesce(customers::text, 'all'))
 from (values (null::text[]), ('{acme}'), ('{acme,acme,null}')) c(customers);
 select is(pg_temp.found(customers => '{null}'), null, 'of no customer');
+
+-- Far back in a long history no more is read than at its end.
+insert into tasks overriding system value
+select (c.copy).*
+from (select jsonb_populate_record(t, jsonb_build_object('id', 1000000 - n, 'finished_at', t.finished_at - n * interval '1 minute')) as copy
+      from tasks t cross join generate_series(1, 6000) n
+      where t.id = (select m.task from made m where m.no = 1)) c;
+create function pg_temp.pages(back integer, customers text[]) returns integer language plpgsql as $$
+declare
+  v_plan json;
+begin
+  for v_round in 1..2 loop  -- the first one plans
+    execute format('explain (analyze, buffers, format json) select f.task_id from _finished_tasks(_agent_ids(null), _statuses(null),
+                    %L, null, %L, 10, timestamptz ''2026-01-01 12:00+00'' - %s * interval ''1 minute'', 1000000 - %s) f',
+                   case when customers is not null then date '2026-01-01' - back / 1440 - 1 end, customers, back, back)
+    into v_plan;
+  end loop;
+  return (v_plan #>> '{0,Plan,Shared Hit Blocks}')::integer + (v_plan #>> '{0,Plan,Shared Read Blocks}')::integer;
+end $$;
+select cmp_ok(pg_temp.pages(5900, customers), '<=', pg_temp.pages(100, customers) + 8, 'no more pages, of ' || coalesce(customers::text, 'all'))
+from (values (null::text[]), ('{acme}')) c(customers);
 select * from finish();
 rollback;
