@@ -6,7 +6,7 @@
 -- document: part of the path of the document, capitals or not; null: any.
 -- page_size: 1 to 1000. after_at, after_id: listed_at and task_id of the last row of the page before; null: first page.
 -- Returns fits: true. Where a document is looked for, a page that is not full may end with a task that does not fit, the
---   last one looked at (of 10,000, or 5,000 of customers; of a long queue it may be fewer): there may be more behind it.
+--   last one looked at (of 5,000; of a long queue it may be fewer): there may be more behind it.
 --   Without such a row a page that is not full is the last one.
 -- Errors: LQ400 page_size out of range or an unknown status; LQ404 an unknown agent.
 create or replace function lakequeue.list_tasks(
@@ -32,7 +32,7 @@ declare
   v_at timestamptz := coalesce(after_at, 'infinity');
   v_id bigint := coalesce(after_id, 9223372036854775807);
   v_document text := lower(nullif(document, ''));
-  v_most integer := case when v_document is null then page_size when customers is null then 10000 else 5000 end;
+  v_most integer := case when v_document is null then page_size else 5000 end;
   v_waiting integer := page_size;  -- at most so many of each stretch of the queue
 begin
   if page_size is null or page_size not between 1 and 1000 then
