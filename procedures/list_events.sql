@@ -71,9 +71,9 @@ begin
        where v_by = 'all' and v.at >= v_from and v.at < v_to and (v.at, v.id) < (v_at, v_id)
        order by v.at desc, v.id desc limit page_size)
     )
-    select p.id, p.at, p.kind, p.task_id, a.number, g.name, p.actor, p.session_actor, p.reason, p.detail
+    select p.id, p.at, p.kind, p.task_id, (select a.number from task_attempts a where a.id = p.attempt_id), g.name, p.actor,
+           p.session_actor, p.reason, p.detail
     from (select p.* from page p order by p.at desc, p.id desc limit page_size) p
-    left join task_attempts a on a.id = p.attempt_id
     left join agents g on g.id = p.agent_id
     order by p.at desc, p.id desc;
 end $$;

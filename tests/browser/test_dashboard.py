@@ -83,9 +83,11 @@ def test_paused_means_still_also_on_the_next_page(
 def test_tasks_are_picked_and_cancelled_while_new_ones_wait_to_be_shown(
     queue: Queue, address: str, operator: Page
 ) -> None:
-    tasks = [queue.enqueue(f"/d/{number}.pdf") for number in range(3)]
     operator.goto(f"{address}/tasks")
     pill(operator, "live", 10)
+    assert operator.locator("#bulk").is_hidden(), "there is nothing to act on"
+    tasks = [queue.enqueue(f"/d/{number}.pdf") for number in range(3)]
+    operator.wait_for_selector("#bulk button:has-text('for all that fit (3) …')", timeout=15_000)
     operator.check(f"#task-{tasks[0]} input[type=checkbox]")
     queue.enqueue("/d/new.pdf")
     queue.enqueue("/d/newer.pdf")

@@ -305,6 +305,11 @@ def test_a_search_says_how_far_it_has_looked_and_goes_on(
         assert (following is not None) == (looked is not None)
         assert following is None or following[2] == "Look further back"
         assert ("found so far" in page) == (looked is not None and "task-" not in page)
+        assert 'name="all" value="yes"' in page, "an action can be for all that fit"
+        for part in ('id="looked-to"', 'rel="next"'):
+            before, found, _ = page.partition(part)
+            live = before[before.index('<div id="tasks" data-live>') :]
+            assert not found or live.count("<div") > live.count("</div"), f"{part} is not live"
         path = following[1].replace("&amp;", "&") if following else None
         pages.append(page)
     assert len(pages) > 2
