@@ -118,7 +118,7 @@ CALLS = [
         "sweep_leases(50)",
         lambda rows: rows[0][0] > 0 and rows[0][1] == 50,
         rows=8000,
-        blocks=12_500,
+        blocks=13_500,
     ),
     Call(WORKER, "record_usage(%(succeeded)s, 1000, 100)", gives("recorded")),
     Call(WORKER, "attempts_to_settle(100)"),
@@ -248,7 +248,7 @@ CALLS = [
     Call(READER, "list_events(agents => '{plain}', kinds => '{rate_limited}')"),
     Call(READER, "list_workers()"),
     Call(READER, "may_operate()"),
-    Call(READER, "needs_attention()", rows=6000, blocks=3000),
+    Call(READER, "needs_attention()", rows=8000, blocks=4000),
     # needs_attention, agent_status and explain_throttles, and what is open
     Call(READER, "health()", lambda rows: len(rows) == 22, rows=25_000, blocks=12_000),
     Call(READER, "health(false)", lambda rows: len(rows) == 16, rows=3000, blocks=3000),
