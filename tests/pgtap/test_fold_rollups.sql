@@ -88,7 +88,7 @@ select is((select sum(tasks) from response_histogram where agent_id = (_agent('_
 
 -- A late report of usage leaves its bucket and its hour and enters them again: that is no new version of a row that only counts tasks.
 create temporary view versions as
-select h.tableoid::regclass as relation, h.ctid::text, h.tasks from response_histogram h
+select h.tableoid::regclass as relation, h.ctid::text as place, h.tasks from response_histogram h
 union all
 select h.tableoid::regclass, h.ctid::text, h.tasks from hourly_histogram h
 union all
