@@ -122,7 +122,7 @@ def test_a_migration_under_a_web_process_is_noticed_and_said(
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5"), path
         words = html.unescape(answer.get_data(as_text=True))
         assert f"database has schema version {newer}, newer than this code's" in words, path
-        assert "restart what runs" in words, path
+        assert "pgrade Lakequeue here" in words, path
     assert client.post("/tasks/actions", data={"action": "cancel"}).status_code == 503
     health = client.get("/api/health")
     assert (health.status_code, as_json(health)["schema_version"]) == (503, newer)
