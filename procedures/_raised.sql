@@ -17,11 +17,14 @@ begin
       select a.endpoint_id, a.agent_id,
              array[0, least(a.raised[2], c.counted[2]), least(a.raised[3], c.counted[3]), least(a.raised[4], c.counted[4]), 0]
                as raised
-      from task_attempts a
+      from (  -- each by a range of an index: whichever of the two that begin so is taken, it is short
+        select r.* from task_attempts r where r.endpoint_id = any(endpoints) and r.raised is not null and r.run_ended_at is null
+        union all
+        select r.* from task_attempts r where r.endpoint_id = any(endpoints) and r.raised is not null and r.run_ended_at > v_window_start
+      ) a
       join agents g on g.id = a.agent_id
       cross join lateral (select _counted(a, g.output_share) as counted) c
-      where a.endpoint_id = any(endpoints) and a.raised is not null and not a.reserves_calls
-        and (a.run_ended_at is null or a.run_ended_at > v_window_start)
+      where not a.reserves_calls
       union all
       select c.endpoint_id, c.agent_id, c.raised
       from model_calls c

@@ -26,8 +26,10 @@ declare
   v_agent_ids integer[] := case when agents is not null then _agent_ids(agents) end;
   v_zone text := (select i.time_zone from installation i);
   v_from timestamptz := coalesce(_in_calendar(from_day)::timestamp at time zone v_zone, '-infinity');
-  v_to timestamptz := coalesce((_in_calendar(to_day) + 1)::timestamp at time zone v_zone, 'infinity');
   v_at timestamptz := coalesce(after_at, 'infinity');
+  -- no later than the place, since an index scan begins there (as in _finished_tasks)
+  v_last timestamptz := least(
+    coalesce((_in_calendar(to_day) + 1)::timestamp at time zone v_zone - interval '1 microsecond', 'infinity'), v_at);
   v_id bigint := coalesce(after_id, 9223372036854775807);
   v_by text := case when task is not null then 'task' when actors is not null then 'actor'
                     when kinds is not null then 'kind' when agents is not null then 'agent' else 'all' end;
@@ -41,7 +43,7 @@ begin
       where v_by = 'task' and v.task_id = task
         and (actors is null or v.actor = any(actors)) and (kinds is null or v.kind = any(kinds))
         and (v_agent_ids is null or v.agent_id = any(v_agent_ids))
-        and v.at >= v_from and v.at < v_to and (v.at, v.id) < (v_at, v_id)
+        and v.at between v_from and v_last and (v.at, v.id) < (v_at, v_id)
       union all
       select e.*
       from (select distinct n.actor from unnest(actors) n(actor) where v_by = 'actor') n
@@ -49,7 +51,7 @@ begin
         select v.* from task_events v
         where v.actor = n.actor and (kinds is null or v.kind = any(kinds))
           and (v_agent_ids is null or v.agent_id = any(v_agent_ids))
-          and v.at >= v_from and v.at < v_to and (v.at, v.id) < (v_at, v_id)
+          and v.at between v_from and v_last and (v.at, v.id) < (v_at, v_id)
         order by v.at desc, v.id desc limit page_size) e
       union all
       select e.*
@@ -57,23 +59,23 @@ begin
       cross join lateral (
         select v.* from task_events v
         where v.kind = n.kind and (v_agent_ids is null or v.agent_id = any(v_agent_ids))
-          and v.at >= v_from and v.at < v_to and (v.at, v.id) < (v_at, v_id)
+          and v.at between v_from and v_last and (v.at, v.id) < (v_at, v_id)
         order by v.at desc, v.id desc limit page_size) e
       union all
       select e.*
       from (select n.id from unnest(v_agent_ids) n(id) where v_by = 'agent') n
       cross join lateral (
         select v.* from task_events v
-        where v.agent_id = n.id and v.at >= v_from and v.at < v_to and (v.at, v.id) < (v_at, v_id)
+        where v.agent_id = n.id and v.at between v_from and v_last and (v.at, v.id) < (v_at, v_id)
         order by v.at desc, v.id desc limit page_size) e
       union all
       (select v.* from task_events v
-       where v_by = 'all' and v.at >= v_from and v.at < v_to and (v.at, v.id) < (v_at, v_id)
+       where v_by = 'all' and v.at between v_from and v_last and (v.at, v.id) < (v_at, v_id)
        order by v.at desc, v.id desc limit page_size)
     )
-    select p.id, p.at, p.kind, p.task_id, a.number, g.name, p.actor, p.session_actor, p.reason, p.detail
+    select p.id, p.at, p.kind, p.task_id, (select a.number from task_attempts a where a.id = p.attempt_id), g.name, p.actor,
+           p.session_actor, p.reason, p.detail
     from (select p.* from page p order by p.at desc, p.id desc limit page_size) p
-    left join task_attempts a on a.id = p.attempt_id
     left join agents g on g.id = p.agent_id
     order by p.at desc, p.id desc;
 end $$;

@@ -17,6 +17,8 @@ set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
+set enable_sort = off
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -28,21 +30,22 @@ begin
   perform _extraction(extraction);
   select count(*) into v_before
   from extraction_documents d
-  where d.extraction_id = extraction and d.id <= after_document;
+  where d.extraction_id >= extraction and (d.extraction_id, d.id) <= (extraction, after_document);
 
   return query
     with page as materialized (
       select d.*
       from extraction_documents d
-      where d.extraction_id = extraction and d.id > coalesce(after_document, 0)
-      order by d.id
+      -- so that no other index has this order
+      where d.extraction_id <= extraction and (d.extraction_id, d.id) > (extraction, coalesce(after_document, 0))
+      order by d.extraction_id, d.id
       limit page_size
     )
     select p.id, v_before + row_number() over (order by p.id), p.name, p.task_id, p.task_id is null,
            (p.task_id is not null and t.extraction_id is distinct from extraction)
              or exists (
-               select from extraction_documents o
-               where o.extraction_id = extraction and o.id < p.id and o.task_id = p.task_id),
+               select from (select x.extraction_id, x.id from extraction_documents x where x.task_id = p.task_id offset 0) o
+               where o.extraction_id = extraction and o.id < p.id),
            coalesce(t.status::text, 'failed'), t.page_count,
            case when jsonb_typeof(r.result) = 'object' then r.result - 'pages' else r.result end,
            (select sum((c.value #>> '{}')::numeric)::bigint
@@ -50,9 +53,10 @@ begin
            r.confidence, u.input_tokens, u.output_tokens, u.llm_cost, coalesce(t.attempt_count, 0),
            coalesce(p.refusal, t.error), t.created_at, t.finished_at
     from page p
-    left join tasks t on t.id = p.task_id
-    left join task_attempts a on a.task_id = t.id and a.status = 'succeeded'
-    left join results r on r.attempt_id = a.id
+    -- LIMIT keeps them probes: planned while there was little, a join reads all there is
+    left join lateral (select k.* from tasks k where k.id = p.task_id limit 1) t on true
+    left join lateral (select k.id from task_attempts k where k.task_id = t.id and k.status = 'succeeded' limit 1) a on true
+    left join lateral (select k.result, k.confidence from results k where k.attempt_id = a.id limit 1) r on true
     left join lateral (
       select sum(w.input_tokens)::bigint as input_tokens, sum(w.output_tokens)::bigint as output_tokens,
              sum(w.llm_cost) as llm_cost

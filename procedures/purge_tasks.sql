@@ -21,6 +21,8 @@ set lock_timeout = '100ms'
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
+set enable_sort = off
+set enable_bitmapscan = off
 as $$
 declare
   v_actor text := _actor(actor);
@@ -48,11 +50,14 @@ begin
           select f.id, f.finished_at
           from tasks f
           where f.agent_id = g.id and f.status = s.status and f.finished_at is not null and f.finished_at < v_before
-            and not exists (select from task_attempts a where a.task_id = f.id and a.run_ended_at is null)
-            -- only completed ones are met again; LIMIT keeps it a probe, whatever the statistics say
-            and (s.status <> 'completed' or (select true from extraction_documents d join extractions e on e.id = d.extraction_id
-                 where d.task_id = f.id and d.extraction_id is distinct from f.extraction_id and e.created_at >= v_before
-                 limit 1) is null)
+            -- LIMIT and OFFSET keep these probes, whatever the statistics say; only completed ones are met again
+            and (select true from task_attempts a where a.task_id = f.id and a.run_ended_at is null limit 1) is null
+            and (s.status <> 'completed' or (
+              select true
+              from (select d.extraction_id from extraction_documents d where d.task_id = f.id offset 0) d
+              cross join lateral (select from extractions e where e.id = d.extraction_id and e.created_at >= v_before limit 1) e
+              where d.extraction_id is distinct from f.extraction_id
+              limit 1) is null)
           order by f.finished_at, f.id
           limit batch_size) o
         where s.status <> 'completed' or purge_tasks.completed
@@ -101,7 +106,7 @@ begin
   select array_agg(distinct g.extraction_id), count(*) into v_extraction_ids, documents from gone g;
   delete from extractions e
   where e.id = any(v_extraction_ids) and e.created_at < v_before
-    and not exists (select from extraction_documents d where d.extraction_id = e.id);
+    and (select true from extraction_documents d where d.extraction_id = e.id limit 1) is null;
   get diagnostics extractions = row_count;
 
   if tasks > 0 then

@@ -64,7 +64,8 @@ begin
   with checked as (
     update task_attempts a set checked_at = v_now
     where a.id = any(v_ids) and a.task_id = any(v_task_ids)
-      and a.status <> 'succeeded' and a.run_ended_at is null
+      and a.status <> 'succeeded'
+      and coalesce(a.run_ended_at, 'infinity') = 'infinity'  -- as in sweep_leases
       and coalesce(a.checked_at <= v_now - interval '10 seconds', true)
     returning a.id
   )

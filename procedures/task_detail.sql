@@ -25,14 +25,8 @@ begin
                'heartbeat_at', greatest(a.started_at, least(_now(), t.lease_expires_at - g.lease_duration))) else '{}' end
         order by a.number), '[]')
       from task_attempts a where a.task_id = t.id),
-    'result', (
-      select r.result
-      from task_attempts a join results r on r.attempt_id = a.id
-      where a.task_id = t.id and a.status = 'succeeded'),
-    'confidence', (
-      select r.confidence
-      from task_attempts a join results r on r.attempt_id = a.id
-      where a.task_id = t.id and a.status = 'succeeded'),
+    'result', r.result,
+    'confidence', r.confidence,
     'usage', (
       select to_jsonb(c) - 'task_id' from task_costs c where c.task_id = t.id),
     'actions', (
@@ -45,6 +39,9 @@ begin
   into v_detail
   from tasks t
   join agents g on g.id = t.agent_id
+  -- LIMIT keeps them probes: planned while there was little, a join reads all there is
+  left join lateral (select k.id from task_attempts k where k.task_id = t.id and k.status = 'succeeded' limit 1) a on true
+  left join lateral (select k.result, k.confidence from results k where k.attempt_id = a.id limit 1) r on true
   where t.id = task;
   if v_detail is null then
     raise exception using errcode = 'LQ404', message = format('there is no task %s', coalesce(task::text, 'null')),

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -150,8 +150,12 @@ def installed_source() -> Source:
     return Source(inside if inside.is_dir() else package.parents[1])
 
 
+@cache
 def code_version() -> int:
-    """The schema version that this code needs."""
+    """The schema version that this code needs.
+
+    Read once, since an upgrade puts newer files under a process that goes on with the old code.
+    """
     return installed_source().version
 
 
@@ -569,7 +573,7 @@ def status(conninfo: str = "", source: Source | None = None) -> Status:
 def check_version(conn: psycopg.Connection[Any], source: Source | None = None) -> int:
     """The schema version, if it is the one that this code needs; else what to do."""
     database.check_server(conn)
-    wanted = (source or installed_source()).version
+    wanted = source.version if source else code_version()
     problem = version_problem(_found_version(conn), wanted)
     if problem is not None:
         raise problem
@@ -591,7 +595,7 @@ def version_problem(found: int | None, wanted: int | None = None) -> VersionMism
     if found > wanted:
         return VersionMismatch(
             f"the database has schema version {found}, newer than this code's {wanted}",
-            "upgrade Lakequeue here: pip install --upgrade lakequeue",
+            "upgrade Lakequeue here (pip install --upgrade lakequeue) and restart what runs",
         )
     return None
 

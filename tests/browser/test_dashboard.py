@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from psycopg.types.json import Json
 
 from tests.browser.test_live import pill
 from tests.python.test_web_pages import busy_queue
@@ -83,9 +84,13 @@ def test_paused_means_still_also_on_the_next_page(
 def test_tasks_are_picked_and_cancelled_while_new_ones_wait_to_be_shown(
     queue: Queue, address: str, operator: Page
 ) -> None:
-    tasks = [queue.enqueue(f"/d/{number}.pdf") for number in range(3)]
     operator.goto(f"{address}/tasks")
     pill(operator, "live", 10)
+    assert operator.locator("#bulk").is_hidden(), "there is nothing to act on"
+    documents = Json([{"document_path": f"/d/{number}.pdf"} for number in range(3)])
+    rows = queue.call("enqueue_tasks", agent=AGENT, documents=documents)  # at once: none is held
+    tasks = [row["task_id"] for row in rows]
+    operator.wait_for_selector("#bulk button:has-text('for all that fit (3) …')", timeout=15_000)
     operator.check(f"#task-{tasks[0]} input[type=checkbox]")
     queue.enqueue("/d/new.pdf")
     queue.enqueue("/d/newer.pdf")

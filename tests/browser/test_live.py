@@ -153,10 +153,12 @@ def test_an_update_disturbs_nobody(queue: Queue, address: str, page: Page) -> No
     assert page.evaluate("() => document.activeElement.closest('tr').id") == f"task-{task}"
     assert page.input_value("input[name=from]") == "2026-01-02"
     assert page.locator("tbody tr").count() == 2, "a new row waits to be shown"
-    queue.call("cancel_tasks", tasks=[task + 1])
-    page.wait_for_selector(f"#task-{task + 1} .status.cancelled")
+    queue.claim()
+    status = f"#task-{task + 1} .status.processing"
+    page.wait_for_selector(status)
     page.click("#show-held")
     assert page.locator("tbody tr").count() == 3
+    assert page.locator(f"{status} path").count() == 2, "its icon is whole"
     assert page.locator("#held").is_hidden()
 
 

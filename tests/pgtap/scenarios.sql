@@ -264,6 +264,26 @@ begin
   return md5(v_all);
 end $$;
 
+-- How many rows of the table this transaction has read so far.
+create function scenario.rows_read(relation regclass)
+returns bigint
+language sql volatile
+as $$
+  select coalesce(sum(coalesce(s.idx_tup_fetch, 0) + s.seq_tup_read), 0)::bigint from pg_stat_xact_user_tables s where s.relid = relation
+$$;
+
+-- How many of them the statement reads.
+create function scenario.reads(relation regclass, statement text)
+returns bigint
+language plpgsql
+as $$
+declare
+  v_before bigint := scenario.rows_read(relation);
+begin
+  execute statement;
+  return scenario.rows_read(relation) - v_before;
+end $$;
+
 -- The statement gives this and changes nothing at all.
 create function scenario.says_and_changes_nothing(statement text, expected text, description text)
 returns text

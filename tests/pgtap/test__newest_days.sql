@@ -37,19 +37,10 @@ select is(pg_temp.days(most => 1, whole_before => '2026-01-06'), '01-06 complete
   'a day that is not whole is given, and another one for it');
 
 -- Tasks of somebody else are not looked at.
-create function pg_temp.fetched() returns bigint language sql volatile as $$
-  select coalesce(s.idx_tup_fetch, 0) from pg_stat_xact_user_tables s where s.relid = 'lakequeue.tasks'::regclass $$;
-create function pg_temp.reads(statement text) returns bigint language plpgsql as $$
-declare
-  v_before bigint := pg_temp.fetched();
-begin
-  execute statement;
-  return pg_temp.fetched() - v_before;
-end $$;
-select cmp_ok(pg_temp.reads('select list_tasks()'), '>', 4::bigint, 'a list reads tasks');
-select is(pg_temp.reads($$select list_tasks(statuses => '{completed,failed}', customers => '{nobody}')$$), 0::bigint,
+select cmp_ok(reads('tasks', 'select list_tasks()'), '>', 4::bigint, 'a list reads tasks');
+select is(reads('tasks', $$select list_tasks(statuses => '{completed,failed}', customers => '{nobody}')$$), 0::bigint,
   'one of a customer that has none does not');
-select is(pg_temp.reads($$select count(*) from _finished_tasks(_agent_ids(null), _statuses(null), null, null, '{nobody}', 10)$$), 0::bigint,
+select is(reads('tasks', $$select count(*) from _finished_tasks(_agent_ids(null), _statuses(null), null, null, '{nobody}', 10)$$), 0::bigint,
   'nor does what summaries start from');
 select is(
   (select array_agg(l.task_id) from list_tasks(customers => '{acme}', statuses => '{completed,failed}', page_size => 2,

@@ -1,7 +1,7 @@
 -- Folding moves deltas into rollups and histogram, oldest first and at most as many as asked for, and loses nothing.
 begin;
 \ir scenarios.sql
-select plan(36);
+select plan(40);
 
 select is(fold_rollups(), 0::bigint, 'where there is nothing to fold, nothing is folded');
 
@@ -85,6 +85,19 @@ select results_eq(
   $$select customer, tasks from task_rollups where agent_id = (_agent('_fr c')).id and status = 'completed'$$, $$values ('acme', 2::bigint)$$,
   'what is folded later is added to the same row');
 select is((select sum(tasks) from response_histogram where agent_id = (_agent('_fr c')).id and customer is not null and not by_month), 2::numeric, 'in the histogram too');
+
+-- A late report of usage leaves its bucket and its hour and enters them again: that is no new version of a row that only counts tasks.
+create temporary view versions as
+select h.tableoid::regclass as relation, h.ctid::text as place, h.tasks from response_histogram h
+union all
+select h.tableoid::regclass, h.ctid::text, h.tasks from hourly_histogram h
+union all
+select h.tableoid::regclass, h.ctid::text, h.tasks from hourly_rollups h;
+create temporary table versions_before as select * from versions;
+select is(record_usage((select max(id) from task_attempts where agent_id = (_agent('_fr c')).id), 1000, 100), 'recorded', 'usage comes late');
+select is(fold_rollups(), 1::bigint, 'it is folded');
+select is((select input_tokens from task_rollups where agent_id = (_agent('_fr c')).id and status = 'completed'), 1000::bigint, 'into the rollup');
+select set_eq('select * from versions', 'select * from versions_before', 'and writes no row of the others');
 
 -- A delta that was written before migration 0008 knows a day and no hour.
 insert into task_deltas (agent_id, customer, tasks, from_status, to_status, to_day, to_bucket)

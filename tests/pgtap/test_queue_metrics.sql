@@ -206,22 +206,12 @@ select 0, null, false, date '2020-01-01' + d, 1, 1 from generate_series(0, 99) d
 union all
 select 0, null, true, date '2020-01-01' + make_interval(months => m), 1, 25 from generate_series(0, 3) m;
 set enable_bitmapscan = off;  -- which counts a row twice in 15
-create function pg_temp.fetched() returns bigint language sql volatile as $$
-  select coalesce(sum(s.idx_tup_fetch + s.seq_tup_read), 0)::bigint from pg_stat_xact_user_tables s
-  where s.relid = 'lakequeue.response_histogram'::regclass $$;
-create function pg_temp.reads(statement text) returns bigint language plpgsql as $$
-declare
-  v_before bigint := pg_temp.fetched();
-begin
-  execute statement;
-  return pg_temp.fetched() - v_before;
-end $$;
-select is(pg_temp.reads($$select queue_metrics('2020-02-01', '2020-02-02')$$), 2::bigint, 'those of two days by their index');
-select is(pg_temp.reads($$select queue_metrics('2020-01-30', '2020-03-03')$$), 6::bigint, 'of a whole month its own, between the days around it');
-select is(pg_temp.reads($$select queue_metrics(to_day => '2020-12-31')$$),
+select is(reads('response_histogram', $$select queue_metrics('2020-02-01', '2020-02-02')$$), 2::bigint, 'those of two days by their index');
+select is(reads('response_histogram', $$select queue_metrics('2020-01-30', '2020-03-03')$$), 6::bigint, 'of a whole month its own, between the days around it');
+select is(reads('response_histogram', $$select queue_metrics(to_day => '2020-12-31')$$),
   4 + (select count(*) from response_histogram h where h.agent_id = 0 and h.customer is null and h.by_month and h.day between '2020-05-01' and '2020-12-31'),
   'of a long time months alone');
-select is(pg_temp.reads($$select response_history('2020-02-01', '2020-02-08')$$), 16::bigint, 'so does response_history, for days and for all of them');
+select is(reads('response_histogram', $$select response_history('2020-02-01', '2020-02-08')$$), 16::bigint, 'so does response_history, for days and for all of them');
 
 select * from finish();
 rollback;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import re
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from lakequeue import doctor
+from lakequeue import doctor, migrate
 from lakequeue.commands.status import command as status
 from lakequeue.web import health, live, reads
 from tests.python.web_server import AGENT, Queue, application, as_json
@@ -94,6 +95,47 @@ def test_another_schema_version_is_not_ready(queue: Queue, client: FlaskClient) 
     code, words = says(client, "/readyz")
     assert code == 503
     assert "schema version 7, older than this code's" in words
+
+
+def test_a_migration_under_a_web_process_is_noticed_and_said(
+    queue: Queue, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    call = reads.Reads.call
+
+    def counting(self: reads.Reads, function: str, **parameters: Any) -> reads.Rows:
+        asked.append(function)
+        return call(self, function, **parameters)
+
+    monkeypatch.setattr(reads.Reads, "call", counting)
+    monkeypatch.setattr(reads, "VERSION_SECONDS", 1000)
+    for path in ("/agents", "/tasks", "/api/agents", "/agents"):
+        assert client.get(path).status_code == 200
+    assert asked.count("schema_version") == 1, "not once a request"
+
+    newer = migrate.code_version() + 1
+    queue.database.query("update lakequeue.installation set schema_version = %s", newer)
+    assert client.get("/agents").status_code == 200, "for some seconds"
+    monkeypatch.setattr(reads, "VERSION_SECONDS", 0)
+    for path in ("/", "/tasks", "/costs", "/tasks/1", "/tasks.csv", "/upload", "/api/tasks"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5"), path
+        words = html.unescape(answer.get_data(as_text=True))
+        assert f"database has schema version {newer}, newer than this code's" in words, path
+        assert "pgrade Lakequeue here" in words, path
+    assert client.post("/tasks/actions", data={"action": "cancel"}).status_code == 503
+    health = client.get("/api/health")
+    assert (health.status_code, as_json(health)["schema_version"]) == (503, newer)
+    assert client.get("/static/style.css").status_code == 200
+    assert client.get("/healthz").status_code == 200
+
+    queue.enqueue()
+    row = queue.claim()
+    report = {"attempt": row["attempt_id"], "token": row["callback_token"], "outcome": "failure"}
+    assert as_json(client.post("/api/callbacks", json=report))["answer"] == "accepted"
+
+    queue.database.query("update lakequeue.installation set schema_version = %s", newer - 1)
+    assert client.get("/agents").status_code == 200
 
 
 def test_a_process_that_ends_is_not_ready(client: FlaskClient) -> None:

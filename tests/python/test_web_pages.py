@@ -16,7 +16,7 @@ import pytest
 from flask.testing import FlaskClient
 from psycopg.types.json import Json
 
-from lakequeue.web import export, reads
+from lakequeue.web import costs, export, reads
 from tests.python.web_server import AGENT, Queue, application, as_json, pdf, upload
 from tests.servers import Database
 
@@ -305,6 +305,11 @@ def test_a_search_says_how_far_it_has_looked_and_goes_on(
         assert (following is not None) == (looked is not None)
         assert following is None or following[2] == "Look further back"
         assert ("found so far" in page) == (looked is not None and "task-" not in page)
+        assert 'name="all" value="yes"' in page, "an action can be for all that fit"
+        for part in ('id="looked-to"', 'rel="next"'):
+            before, found, _ = page.partition(part)
+            live = before[before.index('<div id="tasks" data-live>') :]
+            assert not found or live.count("<div") > live.count("</div"), f"{part} is not live"
         path = following[1].replace("&amp;", "&") if following else None
         pages.append(page)
     assert len(pages) > 2
@@ -327,6 +332,19 @@ def test_a_search_says_how_far_it_has_looked_and_goes_on(
     assert lines[1].startswith(f"{newest},")
     assert lines[2].startswith("Looked back to 20")
     assert len(lines) == 3
+
+
+def test_the_cost_page_says_of_what_it_knows_that_nothing_ran_as_a_job(
+    queue: Queue, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "ran as a job" not in text(client.get("/costs"))
+    for _ in range(2):
+        queue.enqueue()
+        queue.complete({"fields": {}})
+    address = "/costs?range=all"  # another one: reports are kept for some seconds
+    assert "no finished task is known to have run as a job" in text(client.get(address))
+    monkeypatch.setattr(costs, "MOST_TASKS", 1)
+    assert "none of the newest 1 finished tasks ran as a job" in text(client.get(address))
 
 
 def test_a_batch_pages_through_its_documents(queue: Queue, client: FlaskClient) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 from flask.typing import ResponseReturnValue
 
-from lakequeue import __version__, database
+from lakequeue import __version__, database, migrate
 from lakequeue.web import callbacks, export, pages, views
 from lakequeue.web.filters import Filter, cursor, page_of_tasks, parse_cursor, parse_key
 from lakequeue.web.live import TooManyStreams
@@ -188,7 +188,7 @@ def events() -> ResponseReturnValue:
 
 @blueprint.get("/health")
 def health() -> ResponseReturnValue:
-    """Whether the database answers, and how the stream of changes is doing."""
+    """Whether the database can be worked with, and how the stream of changes is doing."""
     hub = views.web().hub
     found: dict[str, Any] = {
         "version": __version__,
@@ -201,4 +201,6 @@ def health() -> ResponseReturnValue:
         (row,) = views.reads().shared("schema_version")
     except (database.DatabaseUnavailable, database.NotInstalled):
         return jsonify(status="database unavailable", **found), 503
-    return jsonify(status="ok", schema_version=row["schema_version"], **found)
+    problem = migrate.version_problem(row["schema_version"])
+    status, code = ("ok", 200) if problem is None else (str(problem), 503)
+    return jsonify(status=status, schema_version=row["schema_version"], **found), code

@@ -15,7 +15,7 @@ from gunicorn.http.errors import ParseException
 from werkzeug.exceptions import HTTPException, SecurityError
 from werkzeug.routing import IntegerConverter, Map
 
-from lakequeue import __version__, database
+from lakequeue import __version__, database, migrate
 from lakequeue.billing import Billing, NoWarehouse
 from lakequeue.errors import Problem
 from lakequeue.web import actions, api, callbacks, costs, formats, guard, health, pages, views
@@ -53,6 +53,9 @@ TITLES = {
     500: "Something went wrong",
     503: "Not available at the moment",
 }
+VERSIONED = ("pages", "actions", "api", "costs")
+"""What goes by functions as this code knows them. A report of an agent is the database's alone."""
+ANY_VERSION = ("api.events", "api.health")
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class Application(Flask):
 
 def create_app(options: Options) -> Flask:
     """Make the application. It connects to the database when the first page is asked for."""
+    migrate.code_version()  # of the code that runs from now on
     app = Application(__name__)
     app.secret_key = options.secret_key
     app.config.update(
@@ -145,6 +149,8 @@ def _check_request() -> None:
     if request.endpoint == "callbacks.receive":
         return  # programs, not browsers: the attempt's token is the permission
     guard.check_origin()
+    if request.blueprint in VERSIONED and request.endpoint not in ANY_VERSION:
+        views.reads().check_version()
 
 
 def _discard_files(error: BaseException | None) -> None:
@@ -209,22 +215,23 @@ def _refused(error: database.LakequeueError) -> ResponseReturnValue:
 
 def _unavailable(error: Problem) -> ResponseReturnValue:
     log.warning("%s %s: %s", request.method, request.path, error)
-    response = _show(
+    return _show(
         503,
         "The database does not answer at the moment.",
         "Nothing is lost: try again in a moment.",
         "unavailable",
     )
-    response.headers["Retry-After"] = RETRY_SECONDS
-    return response
+
+
+def _other_version(error: migrate.VersionMismatch) -> ResponseReturnValue:
+    log.warning("%s %s: %s", request.method, request.path, error)
+    return _show(503, error.message, error.hint, "schema_version")
 
 
 def _database_error(error: psycopg.Error) -> ResponseReturnValue:
     state = error.sqlstate or ""
     if state == "57014":
-        response = _show(503, "This took the database too long.", "Ask for fewer days.", "too_slow")
-        response.headers["Retry-After"] = RETRY_SECONDS
-        return response
+        return _show(503, "This took the database too long.", "Ask for fewer days.", "too_slow")
     if state.startswith("22"):
         return _show(422, "A value has the wrong form.", "Check the numbers.", "wrong_shape")
     return _unexpected(error)
@@ -261,14 +268,12 @@ def _forged(error: Forged) -> ResponseReturnValue:
 
 def _no_workspace(error: WorkspaceError) -> ResponseReturnValue:
     log.warning("%s %s: %s", request.method, request.path, error)
-    response = _show(
+    return _show(
         503,
         "The place where documents are kept does not answer as it should.",
         "Nothing was enqueued: try again in a moment.",
         "unavailable",
     )
-    response.headers["Retry-After"] = RETRY_SECONDS
-    return response
 
 
 def _no_warehouse(error: NoWarehouse) -> ResponseReturnValue:
@@ -308,6 +313,7 @@ def _handle_errors(app: Flask) -> None:
         (database.LakequeueError, _refused),
         (database.DatabaseUnavailable, _unavailable),
         (database.NotInstalled, _unavailable),
+        (migrate.VersionMismatch, _other_version),
         (psycopg.Error, _database_error),
         (ParseException, _broken_body),
         (UnicodeError, _no_text),
@@ -327,12 +333,16 @@ def _handle_errors(app: Flask) -> None:
 def _show(status: int, message: str, hint: str | None, code: str) -> Response:
     """JSON for programs, a page for people."""
     if request.path.startswith("/api/") or request.accept_mimetypes.best == "application/json":
-        return callbacks.answer(status, code, message, hint)
-    page = render_template(
-        "error.html",
-        status=status,
-        title=TITLES.get(status, "This did not work"),
-        message=message,
-        hint=hint,
-    )
-    return Response(page, status, mimetype="text/html")
+        response = callbacks.answer(status, code, message, hint)
+    else:
+        page = render_template(
+            "error.html",
+            status=status,
+            title=TITLES.get(status, "This did not work"),
+            message=message,
+            hint=hint,
+        )
+        response = Response(page, status, mimetype="text/html")
+    if status == 503:
+        response.headers["Retry-After"] = RETRY_SECONDS
+    return response

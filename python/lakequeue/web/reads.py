@@ -15,7 +15,7 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from lakequeue import database
+from lakequeue import database, migrate
 
 Rows = list[dict[str, Any]]
 
@@ -25,6 +25,8 @@ STATEMENT_SECONDS = 20
 POOL_SIZE = 8
 POOL_SECONDS = 10.0
 READY_SECONDS = 2.0
+VERSION_SECONDS = 5.0
+"""How long a migration may go unnoticed by requests."""
 
 
 def with_time_limit(conninfo: str, seconds: int = STATEMENT_SECONDS) -> str:
@@ -97,6 +99,13 @@ class Reads:
         """Of the database, asked now; it has to answer within a probe's patience."""
         with database.checkout(self.pool, READY_SECONDS) as connection:
             return int(database.call_value(connection, "schema_version"))
+
+    def check_version(self) -> None:
+        """Refuse, by VersionMismatch, to go on with a database of another schema version."""
+        (row,) = self.shared("schema_version", kept_seconds=VERSION_SECONDS)
+        problem = migrate.version_problem(row["schema_version"])
+        if problem is not None:
+            raise problem
 
     def call(self, function: str, **parameters: Any) -> Rows:
         """Call a function; its rows are not shared."""

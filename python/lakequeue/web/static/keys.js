@@ -78,10 +78,9 @@ document.addEventListener("keydown", (event) => {
 
 // --- picking tasks
 
-const all = document.getElementById("pick-all");
-const count = document.getElementById("picked");
-
 function picked() {
+  const all = document.getElementById("pick-all");
+  const count = document.getElementById("picked");
   const boxes = [...document.querySelectorAll("input[form=bulk][name=task]")];
   const chosen = boxes.filter((box) => box.checked).length;
   if (count) count.textContent = chosen ? `${chosen} picked` : "the picked ones";

@@ -100,6 +100,7 @@ function hold(part, fresh, table, freshTable) {
   const { changed: differs, added } = morphRows(table, freshTable);
   document.getElementById("held").hidden = !differs;
   const button = document.getElementById("show-held");
+  if (!differs) morph(part, fresh); // what is around the table
   const words = added ? `${added} new ${button.dataset.what}: show` : "The order has changed: show";
   if (button.textContent !== words) button.textContent = words;
   shownPage = differs ? { part, fresh } : null;

@@ -65,7 +65,7 @@ export function morphRows(old, next) {
   const added = order.filter((id) => !known.includes(id)).length;
   for (const row of body.rows) {
     const wanted = fresh.get(row.id);
-    if (wanted) morph(row, wanted);
+    if (wanted) morph(row, wanted.cloneNode(true)); // the newer copy may be shown later
     else row.classList.add("gone");
   }
   return { changed, added };
