@@ -284,6 +284,20 @@ begin
   return scenario.rows_read(relation) - v_before;
 end $$;
 
+-- How many pages a query touches, once its plans are kept.
+create function scenario.pages(query text)
+returns integer
+language plpgsql
+as $$
+declare
+  v_plan json;
+begin
+  for v_round in 1..2 loop
+    execute 'explain (analyze, buffers, format json) ' || query into v_plan;
+  end loop;
+  return (v_plan #>> '{0,Plan,Shared Hit Blocks}')::integer + (v_plan #>> '{0,Plan,Shared Read Blocks}')::integer;
+end $$;
+
 -- The statement gives this and changes nothing at all.
 create function scenario.says_and_changes_nothing(statement text, expected text, description text)
 returns text

@@ -1,7 +1,7 @@
 -- The event log page by page equals a sort of all events, under every filter.
 begin;
 \ir scenarios.sql
-select plan(27);
+select plan(32);
 
 delete from task_events;
 do $$
@@ -58,6 +58,13 @@ select results_eq('select kind, task_id, attempt_number, agent, actor, login, re
 select is((select count(*) from list_events()), 50::bigint, 'a page has 50 unless told otherwise');
 select refused(format('select list_events(page_size => %s)', n), 'LQ400', 'a page of ' || n) from unnest(array['null', '0', '1001']) n;
 select refused('select list_events(agents => array[''le nobody''])', 'LQ404', 'an unknown agent');
+-- Far back in a long log no more is read than at its end.
+insert into task_events (at, kind, task_id, agent_id, actor, session_actor)
+select timestamptz '2020-01-01 00:00+00' - n * interval '1 minute', 'many', 77, (_agent('le a')).id, 'many', 'many' from generate_series(1, 6000) n;
+select cmp_ok(pages(format('select * from list_events(page_size => 10, after_at => %L, after_id => 1, %s)', timestamptz '2020-01-01 00:00+00' - interval '5900 minutes', of)),
+              '<=', pages(format('select * from list_events(page_size => 10, after_at => %L, after_id => 1, %s)', timestamptz '2020-01-01 00:00+00' - interval '100 minutes', of)) + 8,
+              'no more pages: ' || of)
+from unnest(array['kinds => ''{many}''', 'actors => ''{many}''', 'agents => ''{le a}''', 'actors => ''{many}'', kinds => ''{many}''', 'kinds => null']) of;
 set session authorization test_reader;
 select lives_ok('select lakequeue.list_events()', 'a reader may read it');
 select throws_ok('delete from lakequeue.task_events', '42501', null, 'and delete nothing');
