@@ -17,11 +17,24 @@ begin
       select a.endpoint_id, a.agent_id,
              array[0, least(a.raised[2], c.counted[2]), least(a.raised[3], c.counted[3]), least(a.raised[4], c.counted[4]), 0]
                as raised
-      from task_attempts a
+      from (
+        -- those that run from the place on that running_books says, as _running
+        select s.*
+        from (select distinct u.id from unnest(endpoints) u(id)) e
+        left join lateral (
+          select k.place_from from running_books k where k.endpoint_id = e.id order by k.no desc limit 1) b on true
+        cross join lateral (
+          select r.*
+          from task_attempts r
+          where r.endpoint_id = e.id and r.raised is not null and r.run_ended_at is null and r.place >= coalesce(b.place_from, 0)
+          union all
+          select r.*
+          from task_attempts r
+          where r.endpoint_id = e.id and r.raised is not null and r.run_ended_at > v_window_start) s
+      ) a
       join agents g on g.id = a.agent_id
       cross join lateral (select _counted(a, g.output_share) as counted) c
-      where a.endpoint_id = any(endpoints) and a.raised is not null and not a.reserves_calls
-        and (a.run_ended_at is null or a.run_ended_at > v_window_start)
+      where not a.reserves_calls
       union all
       select c.endpoint_id, c.agent_id, c.raised
       from model_calls c

@@ -24,6 +24,11 @@ as $$
 declare
   v_now timestamptz;
   v_ids bigint[];
+  v_book sweep_books;
+  v_all boolean;  -- look at everything
+  v_retries_to timestamptz;  -- what was due up to then is done
+  v_calls_to timestamptz;
+  v_forgotten bigint;
 begin
   if batch_size is null or batch_size not between 1 and 1000 then
     raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 1000', hint = 'The default is 50.';
@@ -35,16 +40,24 @@ begin
   end if;
   v_now := _now();
 
+  select k.* into v_book from sweep_books k order by k.no desc limit 1;
+  if not found then
+    insert into sweep_books default values returning * into v_book;
+  end if;
+  v_all := not v_now between v_book.looked_at and v_book.looked_at + interval '5 minutes';
+
   expired := _expire_leases(batch_size);
 
   v_ids := array(
     select t.id from tasks t
     where t.status = 'enqueued' and t.retry_at is not null and t.retry_at <= v_now
+      and t.retry_at >= case when v_all then '-infinity' else v_book.retries_from end
     order by t.retry_at, t.id
     limit batch_size
     for no key update skip locked);
-  update tasks t set retry_at = null, lane = _return_lane(t.agent_id) where t.id = any(v_ids);
   retries := cardinality(v_ids);
+  v_retries_to := case when retries < batch_size then v_now else (select max(t.retry_at) from tasks t where t.id = any(v_ids)) end;
+  update tasks t set retry_at = null, lane = _return_lane(t.agent_id) where t.id = any(v_ids);
 
   -- Whoever takes an attempt locks its task first.
   v_ids := array(
@@ -73,14 +86,22 @@ begin
   where w.stopped_at is null and w.heartbeat_at < v_now - interval '1 minute';
   get diagnostics workers_lost = row_count;
 
-  delete from model_calls c
-  where c.id = any(array(
-    select o.id
-    from model_endpoints e
-    cross join lateral (
-      select d.id from model_calls d
-      where d.endpoint_id = e.id and d.granted_at is not null and d.ended_at < v_now - interval '2 minutes'
-      order by d.ended_at limit 20 * batch_size) o));
+  with forgotten as (
+    delete from model_calls c
+    where c.id = any(array(
+      select o.id
+      from model_endpoints e
+      cross join lateral (
+        select d.id from model_calls d
+        where d.endpoint_id = e.id and d.ended_at < v_now - interval '2 minutes'
+          and d.ended_at >= case when v_all then '-infinity' else v_book.calls_from end
+        order by d.ended_at limit 20 * batch_size) o))
+    returning c.endpoint_id, c.ended_at
+  )
+  select coalesce(sum(f.calls), 0), least(v_now - interval '2 minutes', min(f.ended_at) filter (where f.calls = 20 * batch_size))
+  into v_forgotten, v_calls_to
+  from (select count(*) as calls, max(f.ended_at) as ended_at from forgotten f group by f.endpoint_id) f;
+
   perform _learn(l.id)
   from (
     select a.id
@@ -93,6 +114,14 @@ begin
          where s.endpoint_id = a.model_endpoint_id and s.run_ended_at > v_now - interval '2 minutes' limit 1))
     order by a.learnt_at nulls first, a.id
     limit batch_size) l;
+
+  -- The next sweeps begin a little before what this one has come to, so that they also find what had its time then and was
+  -- committed since. What lay open for longer waits until one looks at everything.
+  update sweep_books k
+  set no = k.no + 1, retries_from = v_retries_to - interval '10 seconds', calls_from = v_calls_to,
+      looked_at = case when v_all then v_now else k.looked_at end
+  where k.no = v_book.no
+    and (v_all or retries > 0 or v_forgotten > 0 or v_retries_to > k.retries_from + interval '1 minute');
 
   -- For health, seldom enough for an idle database and a held snapshot.
   update upkeep u set done_at = v_now
