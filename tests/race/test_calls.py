@@ -317,7 +317,8 @@ def test_what_is_over_is_not_passed_again_and_again(database: Database, clock: C
     for row in rows:
         assert ask(agent, row, (1, 1))["answer"] == "granted"
     assert ask(agent, rows[0], (9 * 10**8, 0))["answer"] == "granted", "a large one"
-    enqueue(database, 400)
+    enqueue(database, 1000)
+    owner.execute("set enable_seqscan = off; set plan_cache_mode = force_generic_plan")
     call(owner, "sweep_leases")
     with database.server.admin(database.name) as admin:
         admin.execute("vacuum analyze")
@@ -350,7 +351,7 @@ def test_what_is_over_is_not_passed_again_and_again(database: Database, clock: C
     owner.execute(
         """do $$ declare v_row record; v_call uuid; begin
              for v_row in select a.id, lakequeue._callback_token(a.id, a.run_key) as token
-                            from lakequeue.task_attempts a, generate_series(1, 60) n loop
+                            from lakequeue.task_attempts a, generate_series(1, 120) n loop
                select r.call_id into v_call from lakequeue.reserve_tokens(v_row.id, v_row.token, 1, 1) r;
                commit;
                perform lakequeue.settle_tokens(v_row.id, v_row.token, v_call, 1, 1);
@@ -359,14 +360,12 @@ def test_what_is_over_is_not_passed_again_and_again(database: Database, clock: C
            end $$"""
     )
     owner.execute("update lakequeue.tasks set retry_at = lakequeue._now() where status = 'enqueued'")
-    assert call(owner, "sweep_leases", batch_size=1000)[0]["retries"] == 400
+    assert call(owner, "sweep_leases", batch_size=1000)[0]["retries"] == 1000
     clock.advance(minutes=3)
     call(owner, "sweep_leases", batch_size=1000)
     for _ in range(5):
         owner.execute("select lakequeue._advance_lanes(id, '{5}') from lakequeue.agents")
     after = pages()
     print(before, after)
-    assert {name: after[name] <= 3 * before[name] for name in calls} == dict.fromkeys(calls, True), (
-        before,
-        after,
-    )
+    most = dict.fromkeys(calls, 3.0) | {"status": 1.5, "swept": 1.5}
+    assert {name: after[name] for name in calls if after[name] > most[name] * before[name]} == {}
