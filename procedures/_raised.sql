@@ -2,7 +2,7 @@
 -- or ended within 60 seconds, and of calls that ended within them. Usually of none. Nothing has raised more than it counts
 -- now, and it leaves the window together with what it raised: so the books may add the difference to what they last wrote.
 --
--- at: the end of the window, null for now.
+-- endpoints: ids, each once. at: the end of the window, null for now.
 create or replace function lakequeue._raised(endpoints integer[], at timestamptz default null)
 returns table (endpoint_id integer, agent_id integer, raised numeric[])
 language plpgsql stable
@@ -19,18 +19,14 @@ begin
                as raised
       from (
         -- those that run from the place on that running_books says, as _running
-        select s.*
-        from (select distinct u.id from unnest(endpoints) u(id)) e
-        left join lateral (
-          select k.place_from from running_books k where k.endpoint_id = e.id order by k.no desc limit 1) b on true
-        cross join lateral (
-          select r.*
-          from task_attempts r
-          where r.endpoint_id = e.id and r.raised is not null and r.run_ended_at is null and r.place >= coalesce(b.place_from, 0)
-          union all
-          select r.*
-          from task_attempts r
-          where r.endpoint_id = e.id and r.raised is not null and r.run_ended_at > v_window_start) s
+        select r.*
+        from unnest(endpoints) e(id)
+        join task_attempts r on r.endpoint_id = e.id and r.raised is not null and r.run_ended_at is null
+          and r.place >= coalesce((select k.place_from from running_books k where k.endpoint_id = e.id order by k.no desc limit 1), 0)
+        union all
+        select r.*
+        from task_attempts r
+        where r.endpoint_id = any(endpoints) and r.raised is not null and r.run_ended_at > v_window_start
       ) a
       join agents g on g.id = a.agent_id
       cross join lateral (select _counted(a, g.output_share) as counted) c

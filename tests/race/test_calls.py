@@ -359,6 +359,18 @@ def test_what_is_over_is_not_passed_again_and_again(database: Database, clock: C
              end loop;
            end $$"""
     )
+    # Runs that have ended, and used more than they should.
+    owner.execute(
+        """insert into lakequeue.task_attempts (task_id, number, agent_id, endpoint_id, worker,
+             estimated_tokens, status, started_at, ended_at, presumed_dead_at, raised)
+           select -n, 1, a.id, a.model_endpoint_id, 'w', 1, 'superseded', now(), now(), now(),
+                  '{0,1,1,1,0}'
+             from lakequeue.agents a, generate_series(1, 1000) n"""
+    )
+    owner.execute(
+        "update lakequeue.task_attempts set run_ended_at = lakequeue._now() where task_id < 0"
+    )
+    owner.execute("select lakequeue._note_running(array(select id from lakequeue.model_endpoints))")
     owner.execute("update lakequeue.tasks set retry_at = lakequeue._now() where status = 'enqueued'")
     assert call(owner, "sweep_leases", batch_size=1000)[0]["retries"] == 1000
     clock.advance(minutes=3)
