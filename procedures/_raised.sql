@@ -21,12 +21,16 @@ begin
         -- those that run from the place on that running_books says, as _running
         select r.*
         from unnest(endpoints) e(id)
-        join task_attempts r on r.endpoint_id = e.id and r.raised is not null and r.run_ended_at is null
-          and r.place >= coalesce((select k.place_from from running_books k where k.endpoint_id = e.id order by k.no desc limit 1), 0)
-        union all
-        select r.*
-        from task_attempts r
-        where r.endpoint_id = any(endpoints) and r.raised is not null and r.run_ended_at > v_window_start
+        left join lateral (
+          select k.place_from from running_books k where k.endpoint_id = e.id order by k.no desc limit 1) b on true
+        cross join lateral (
+          select s.*
+          from task_attempts s
+          where s.endpoint_id = e.id and s.raised is not null and s.run_ended_at is null and s.place >= coalesce(b.place_from, 0)
+          union all
+          select s.*
+          from task_attempts s
+          where s.endpoint_id = e.id and s.raised is not null and s.run_ended_at > v_window_start) r
       ) a
       join agents g on g.id = a.agent_id
       cross join lateral (select _counted(a, g.output_share) as counted) c

@@ -1,5 +1,4 @@
-"""What a held snapshot does to claims, model calls, counts, folds, sweeps and pages, while many tasks
-complete.
+"""What a held snapshot does to claims, calls, counts, folds, sweeps and pages, as tasks complete.
 
 Nothing that is finished can be cleaned away while an old snapshot may still see it. So whatever
 passes dead rows on its way to the live ones gets slower with every completed task. Besides the time
@@ -28,7 +27,7 @@ STRAGGLERS = 20
 CALLS_EACH = 3  # model calls of a task whose agent reserves them
 RETRIES = 20  # of so many tasks one fails first
 AGENTS = ("free", "limited", "calling")
-SETTINGS = {  # with places for all that runs
+SETTINGS: dict[str, dict[str, Any]] = {  # with places for all that runs
     "limited": LIMITS,
     "calling": {"max_tpm": 10**9, "max_rpm": 10**9, "reserves_calls": "true"},
 }
@@ -140,7 +139,7 @@ def prepare(database: Database, samples: int) -> dict[str, Any]:
              from lakequeue.task_attempts a order by a.id desc limit 1"""
     )
     values = {"attempt": attempt, "token": token}
-    large = RESERVE.format(9 * 10**8, "'large'") % {name: "%s" for name in values}
+    large = RESERVE.format(9 * 10**8, "'large'") % dict.fromkeys(values, "%s")
     ((said, *_),) = database.query(large, *values.values())
     assert said == "granted"
     return values
@@ -196,9 +195,7 @@ def call_models(client: Connection, attempts: list[Any]) -> None:
         client.execute("select lakequeue.settle_tokens(%s, %s, %s, 1, 1)", call)
 
 
-def timed(
-    database: Database, call: str, values: dict[str, Any], samples: int
-) -> tuple[float, int]:
+def timed(database: Database, call: str, values: dict[str, Any], samples: int) -> tuple[float, int]:
     """The median of a call's milliseconds, and the pages that it touches."""
     client = database.connect()
     times = []

@@ -34,8 +34,8 @@ ONE_PLACE = {
     "max_rpm": 1,
 }
 
-# What must hold in every snapshot (design rules 1, 3, 4a, 7, 9, 15, 16). Limits are taken as they are
-# now, so that a test which lowers one has to wait until the old attempts are gone.
+# What must hold in every snapshot (design rules 1, 3, 4a, 7, 9, 15, 16). Limits are taken as they
+# are now, so that a test which lowers one has to wait until the old attempts are gone.
 VIOLATIONS = """
 with usage as (
   select a.task_id,

@@ -352,7 +352,8 @@ def test_what_is_over_is_not_passed_again_and_again(database: Database, clock: C
         """do $$ declare v_row record; v_call uuid; begin
              for v_row in select a.id, lakequeue._callback_token(a.id, a.run_key) as token
                             from lakequeue.task_attempts a, generate_series(1, 120) n loop
-               select r.call_id into v_call from lakequeue.reserve_tokens(v_row.id, v_row.token, 1, 1) r;
+               v_call := gen_random_uuid();
+               perform lakequeue.reserve_tokens(v_row.id, v_row.token, 1, 1, v_call);
                commit;
                perform lakequeue.settle_tokens(v_row.id, v_row.token, v_call, 1, 1);
                commit;
@@ -371,7 +372,9 @@ def test_what_is_over_is_not_passed_again_and_again(database: Database, clock: C
         "update lakequeue.task_attempts set run_ended_at = lakequeue._now() where task_id < 0"
     )
     owner.execute("select lakequeue._note_running(array(select id from lakequeue.model_endpoints))")
-    owner.execute("update lakequeue.tasks set retry_at = lakequeue._now() where status = 'enqueued'")
+    owner.execute(
+        "update lakequeue.tasks set retry_at = lakequeue._now() where status = 'enqueued'"
+    )
     assert call(owner, "sweep_leases", batch_size=1000)[0]["retries"] == 1000
     clock.advance(minutes=3)
     call(owner, "sweep_leases", batch_size=1000)
