@@ -25,9 +25,8 @@ declare
   v_now timestamptz;
   v_ids bigint[];
   v_book sweep_books;
-  v_all boolean;  -- look at everything
-  v_retries_to timestamptz;  -- what was due up to then is done
-  v_calls_to timestamptz;
+  v_retries_from timestamptz;
+  v_calls_to timestamptz;  -- what ended up to then is forgotten
   v_forgotten bigint;
 begin
   if batch_size is null or batch_size not between 1 and 1000 then
@@ -44,20 +43,23 @@ begin
   if not found then
     insert into sweep_books default values returning * into v_book;
   end if;
-  v_all := not v_now between v_book.looked_at and v_book.looked_at + interval '5 minutes';
+  if not v_now between v_book.looked_at and v_book.looked_at + interval '5 minutes' then  -- look at everything
+    v_book.retries_from := '-infinity';
+    v_book.calls_from := '-infinity';
+    v_book.looked_at := v_now;
+  end if;
 
   expired := _expire_leases(batch_size);
 
   v_ids := array(
     select t.id from tasks t
     where t.status = 'enqueued' and t.retry_at is not null and t.retry_at <= v_now
-      and t.retry_at >= case when v_all then '-infinity' else v_book.retries_from end
+      and t.retry_at >= v_book.retries_from
     order by t.retry_at, t.id
     limit batch_size
     for no key update skip locked);
-  retries := cardinality(v_ids);
-  v_retries_to := case when retries < batch_size then v_now else (select max(t.retry_at) from tasks t where t.id = any(v_ids)) end;
   update tasks t set retry_at = null, lane = _return_lane(t.agent_id) where t.id = any(v_ids);
+  retries := cardinality(v_ids);
 
   -- Whoever takes an attempt locks its task first.
   v_ids := array(
@@ -93,8 +95,7 @@ begin
       from model_endpoints e
       cross join lateral (
         select d.id from model_calls d
-        where d.endpoint_id = e.id and d.ended_at < v_now - interval '2 minutes'
-          and d.ended_at >= case when v_all then '-infinity' else v_book.calls_from end
+        where d.endpoint_id = e.id and d.ended_at < v_now - interval '2 minutes' and d.ended_at >= v_book.calls_from
         order by d.ended_at limit 20 * batch_size) o))
     returning c.endpoint_id, c.ended_at
   )
@@ -115,13 +116,16 @@ begin
     order by a.learnt_at nulls first, a.id
     limit batch_size) l;
 
-  -- The next sweeps begin a little before what this one has come to, so that they also find what had its time then and was
-  -- committed since. What lay open for longer waits until one looks at everything.
-  update sweep_books k
-  set no = k.no + 1, retries_from = v_retries_to - interval '10 seconds', calls_from = v_calls_to,
-      looked_at = case when v_all then v_now else k.looked_at end
-  where k.no = v_book.no
-    and (v_all or retries > 0 or v_forgotten > 0 or v_retries_to > k.retries_from + interval '1 minute');
+  -- The next sweeps begin with what is left now (locked, or more than a batch), and ten seconds before it, so that they also
+  -- find what had its time then and was committed since. What lay open for longer waits until one looks at everything.
+  if retries > 0 or v_forgotten > 0 or v_now > v_book.retries_from + interval '1 minute' then
+    v_retries_from := least(v_now, (
+      select min(t.retry_at) from tasks t
+      where t.status = 'enqueued' and t.retry_at is not null and t.retry_at >= v_book.retries_from)) - interval '10 seconds';
+    update sweep_books k
+    set no = k.no + 1, retries_from = v_retries_from, calls_from = v_calls_to, looked_at = v_book.looked_at
+    where k.no = v_book.no;
+  end if;
 
   -- For health, seldom enough for an idle database and a held snapshot.
   update upkeep u set done_at = v_now

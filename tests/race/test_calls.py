@@ -308,6 +308,24 @@ def test_a_late_retry_is_found_whoever_holds_it(database: Database, clock: Clock
     assert_sound(database)
 
 
+def test_a_retry_that_is_locked_is_found_by_the_next_sweep(
+    database: Database, clock: Clock
+) -> None:
+    """However long it has been due: no mark passes what is left."""
+    clock.set("2026-01-01 12:00+00")
+    configure(database)
+    tasks = enqueue(database, 2)
+    database.query("update lakequeue.tasks set retry_at = lakequeue._now()")
+    clock.advance(minutes=4)
+    worker = database.connect("test_worker")
+    for found in (1, 1):
+        with holding(database, "test_operator") as operator:
+            call(operator, "set_priority", task=tasks.pop(), priority=1)
+            clock.advance(seconds=30)
+            assert call(worker, "sweep_leases")[0]["retries"] == found
+    assert call(worker, "sweep_leases")[0]["retries"] == 0
+
+
 def test_what_is_over_is_not_passed_again_and_again(database: Database, clock: Clock) -> None:
     """A held snapshot keeps all of it; some calls never end, and some wait."""
     clock.set("2026-01-01 12:00+00")
