@@ -25,7 +25,7 @@ BATCH = 100
 CLIENTS = 2
 STRAGGLERS = 20
 CALLS_EACH = 3  # model calls of a task whose agent reserves them
-RETRIES = 20  # of so many tasks one fails first
+RETRIES = 20  # of so many tasks one is given back first
 AGENTS = ("free", "limited", "calling")
 SETTINGS: dict[str, dict[str, Any]] = {  # with places for all that runs
     "limited": LIMITS,
@@ -152,7 +152,7 @@ def enqueue(client: Connection, agent: str, count: int) -> None:
 
 
 def complete(database: Database, count: int) -> None:
-    """Enqueue, claim and complete so many tasks of all agents, in batches; some fail first."""
+    """Enqueue, claim and complete so many tasks of all agents, in batches; some come back first."""
 
     def work(number: int, start: Callable[[], None]) -> None:
         client = database.connect()
@@ -169,7 +169,7 @@ def complete(database: Database, count: int) -> None:
             reports = [
                 {"attempt": attempt, "token": token}
                 | (
-                    {"outcome": "failure"}
+                    {"outcome": "rate_limited"}
                     if attempt_number == 1 and place % RETRIES == 0
                     else {"outcome": "success", "result": {}}
                 )
