@@ -8,11 +8,13 @@
 --   _kinds), null where there is no limit; used and booked, see _spending, null where the books do not know; raised: see
 --   _raised; no: of the page in the books, null if there is none. Attempts that an agent started at an endpoint it has
 --   moved away from still count against its own limits.
+-- The newest page of the books is the first of its index; a bitmap, which statistics of so few rows suggest, would read all.
 create or replace function lakequeue._limits(endpoints integer[], carried boolean, at timestamptz default null)
 returns table (
   endpoint_id integer, agent_id integer, ceilings bigint[], used numeric[], booked numeric[], raised numeric[], no bigint)
 language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
