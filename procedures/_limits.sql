@@ -2,24 +2,28 @@
 -- reserve_tokens and explain_throttle read. Take the endpoints' locks first, if anything is decided by it, and ask in a
 -- later statement: it sees what that one sees.
 --
--- endpoints: ids. carried: take what the books say, an upper bound (see _recount); false: count. at: the end of the window,
---   null for now.
+-- endpoints: ids, each once. carried: take what the books say, an upper bound (see _recount); false: count. at: the end of
+--   the window, null for now.
 -- Returns a row per endpoint and per agent that has limits: agent_id, null for the endpoint's own; ceilings, by kind (see
 --   _kinds), null where there is no limit; used and booked, see _spending, null where the books do not know; raised: see
 --   _raised; no: of the page in the books, null if there is none. Attempts that an agent started at an endpoint it has
 --   moved away from still count against its own limits.
+-- The newest page of the books is the first of its index; a bitmap, which statistics of so few rows suggest, would read all.
 create or replace function lakequeue._limits(endpoints integer[], carried boolean, at timestamptz default null)
 returns table (
   endpoint_id integer, agent_id integer, ceilings bigint[], used numeric[], booked numeric[], raised numeric[], no bigint)
 language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := coalesce(at, _now());
   v_unknown constant numeric[] := array_fill(null::numeric, array[5]);  -- as all arrays here, of five
   v_counted integer[] := endpoints || array(
-    select unnest(a.former_endpoint_ids) from agents a where a.model_endpoint_id = any(endpoints));
+    select distinct f.id
+    from agents a cross join unnest(a.former_endpoint_ids) f(id)
+    where a.model_endpoint_id = any(endpoints) and f.id <> all(endpoints));
 begin
   if carried then
     return query

@@ -2,7 +2,7 @@
 -- or ended within 60 seconds, and of calls that ended within them. Usually of none. Nothing has raised more than it counts
 -- now, and it leaves the window together with what it raised: so the books may add the difference to what they last wrote.
 --
--- at: the end of the window, null for now.
+-- endpoints: ids, each once. at: the end of the window, null for now.
 create or replace function lakequeue._raised(endpoints integer[], at timestamptz default null)
 returns table (endpoint_id integer, agent_id integer, raised numeric[])
 language plpgsql stable
@@ -17,10 +17,20 @@ begin
       select a.endpoint_id, a.agent_id,
              array[0, least(a.raised[2], c.counted[2]), least(a.raised[3], c.counted[3]), least(a.raised[4], c.counted[4]), 0]
                as raised
-      from (  -- each by a range of an index: whichever of the two that begin so is taken, it is short
-        select r.* from task_attempts r where r.endpoint_id = any(endpoints) and r.raised is not null and r.run_ended_at is null
-        union all
-        select r.* from task_attempts r where r.endpoint_id = any(endpoints) and r.raised is not null and r.run_ended_at > v_window_start
+      from (
+        -- those that run from the place on that running_books says, as _running
+        select r.*
+        from unnest(endpoints) e(id)
+        left join lateral (
+          select k.place_from from running_books k where k.endpoint_id = e.id order by k.no desc limit 1) b on true
+        cross join lateral (
+          select s.*
+          from task_attempts s
+          where s.endpoint_id = e.id and s.raised is not null and s.run_ended_at is null and s.place >= coalesce(b.place_from, 0)
+          union all
+          select s.*
+          from task_attempts s
+          where s.endpoint_id = e.id and s.raised is not null and s.run_ended_at > v_window_start) r
       ) a
       join agents g on g.id = a.agent_id
       cross join lateral (select _counted(a, g.output_share) as counted) c

@@ -17,8 +17,7 @@ begin
     from (
       select c.ended_at + interval '60 seconds' as leaves_at, _call_amount(kind, c.input_tokens, c.output_tokens) as amount
       from model_calls c
-      where c.endpoint_id = _room_after.endpoint_id and c.granted_at is not null
-        and c.ended_at > v_now - interval '60 seconds'
+      where c.endpoint_id = _room_after.endpoint_id and c.ended_at > v_now - interval '60 seconds'
         and (_room_after.agent_id is null or c.agent_id = _room_after.agent_id)
       union all
       select a.run_ended_at + interval '60 seconds',

@@ -38,17 +38,13 @@ begin
       from task_attempts a
       where a.endpoint_id = any(endpoints) and a.run_ended_at > v_window_start and not a.reserves_calls
     ), calls as (
-      select c.endpoint_id, c.agent_id, c.input_tokens as input, c.output_tokens as output, true as granted
-      from model_calls c
-      where c.endpoint_id = any(endpoints) and c.granted_at is not null and c.ended_at is null
+      select c.endpoint_id, c.agent_id, c.input_tokens as input, c.output_tokens as output, c.granted_at is not null as granted
+      from _open_calls(endpoints) c
+      where c.granted_at is not null or c.seen_at > v_now - interval '10 seconds'
       union all
       select c.endpoint_id, c.agent_id, c.input_tokens, c.output_tokens, true
       from model_calls c
-      where c.endpoint_id = any(endpoints) and c.granted_at is not null and c.ended_at > v_window_start
-      union all
-      select c.endpoint_id, c.agent_id, c.input_tokens, c.output_tokens, false
-      from model_calls c
-      where c.endpoint_id = any(endpoints) and c.granted_at is null and c.seen_at > v_now - interval '10 seconds'
+      where c.endpoint_id = any(endpoints) and c.ended_at > v_window_start
     ), paces as (
       select r.endpoint_id, r.agent_id, r.runs, _demand(g, e, r.estimated_tokens) as demand
       from (

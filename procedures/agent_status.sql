@@ -42,7 +42,7 @@ begin
     select g.name, e.name, g.job_id, g.paused_at, g.paused_by, g.pause_reason,
            coalesce(l.enqueued, 0)::bigint,
            (select count(*) from tasks t
-            where t.status = 'enqueued' and t.retry_at is not null and t.agent_id = g.id),
+            where t.status = 'enqueued' and t.retry_at is not null and t.retry_at >= _retries_from() and t.agent_id = g.id),
            coalesce(l.processing, 0)::bigint,
            coalesce(mine.tasks, 0)::bigint, coalesce(mine.tokens, 0)::bigint,
            case when e.cooldown_until > v_now then e.cooldown_until end,

@@ -67,8 +67,8 @@ begin
       group by s.agent_id, g.name, s.no
     ), calls as materialized (
       select c.endpoint_id, c.agent_id, count(*) as waiting, min(c.asked_at) as since
-      from model_calls c
-      where c.endpoint_id = any(v_endpoints) and c.granted_at is null and c.seen_at > v_now - interval '10 seconds'
+      from _open_calls(v_endpoints, only_waiting => true) c
+      where c.seen_at > v_now - interval '10 seconds'
       group by grouping sets ((c.endpoint_id), (c.agent_id))
     ), limits as materialized (
       select h.*, l.agent_id as holder, k.no::integer as no, k.kind, k.ceiling, k.used, k.booked, k.demand as asked,

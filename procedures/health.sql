@@ -45,13 +45,15 @@ declare
   v_zone text := (select i.time_zone from installation i);
   v_today date := _day(v_now);
   v_folded_to bigint := _folded_to();
+  v_retries_from timestamptz := _retries_from();
   v_deltas bigint := (select max(d.id) from task_deltas d where d.id > v_folded_to)
     - (select min(d.id) from task_deltas d where d.id > v_folded_to) + 1;
   v_open boolean;
 begin
   v_open := exists (select from agents g where g.paused_at is null and _has_claimable(g.id))
     or exists (select from _processing())
-    or (select min(t.retry_at) from tasks t where t.status = 'enqueued' and t.retry_at is not null) is not null;
+    or (select min(t.retry_at) from tasks t
+        where t.status = 'enqueued' and t.retry_at is not null and t.retry_at >= v_retries_from) is not null;
   return query
     with attention as materialized (
       select n.* from needs_attention() n where with_attention
@@ -72,7 +74,7 @@ begin
     ), overdue as (
       select min(o.at) as at
       from ((select t.retry_at as at from tasks t
-             where t.status = 'enqueued' and t.retry_at is not null order by t.retry_at limit 1)
+             where t.status = 'enqueued' and t.retry_at is not null and t.retry_at >= v_retries_from order by t.retry_at limit 1)
             union all
             (select min(r.presumed_dead_at) from _running(array(select e.id from model_endpoints e)) r)) o
     ), done as (

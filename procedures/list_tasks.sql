@@ -74,7 +74,7 @@ begin
         -- the few that wait for a retry or are processing
         select t.id, t.created_at
         from tasks t
-        where t.status = 'enqueued' and t.retry_at is not null and t.agent_id = any(v_agent_ids)
+        where t.status = 'enqueued' and t.retry_at is not null and t.retry_at >= _retries_from() and t.agent_id = any(v_agent_ids)
           and 'enqueued' = any(v_statuses)
           and (t.created_at, t.id) < (v_at, v_id)
           and (customers is null or t.customer = any(customers))

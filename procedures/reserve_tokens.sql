@@ -13,7 +13,8 @@
 -- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 impossible numbers; LQ409 the call was settled; LQ413 a call that
 --   no window of a limit can hold: make it smaller; LQ428 another isolation level than READ COMMITTED.
 -- Locks: the throttle locks of the attempt's endpoint and, if its agent has moved since, of the agent's new one, by id; if
---   they are not to be had within 250 ms the answer is wait. Then the attempt, tried; the call.
+--   they are not to be had within 250 ms the answer is wait. Then the attempt, tried; the call; now and then those of
+--   _note_calls.
 create or replace function lakequeue.reserve_tokens(
   attempt bigint, token text, input_tokens bigint, max_output_tokens bigint, call uuid default gen_random_uuid())
 returns table (answer text, call_id uuid, wait interval)
@@ -29,9 +30,11 @@ declare
   v_attempt task_attempts;
   v_task tasks;
   v_endpoints integer[];
-  v_call model_calls;
+  v_kept model_calls;  -- the call as it is stored
+  v_call model_calls;  -- and as it is to be
   v_now timestamptz;
   v_limit record;
+  v_new boolean := false;
   v_ahead bigint := 0;
   v_agent_limit boolean;
   v_wait interval;
@@ -88,40 +91,53 @@ begin
     update task_attempts a set reserves_calls = true where a.id = attempt;
   end if;
 
-  insert into model_calls as c (
-    attempt_id, key, endpoint_id, agent_id, priority, input_tokens, output_tokens, asked_at, seen_at)
-  values (attempt, call, v_attempt.endpoint_id, v_attempt.agent_id, v_task.priority, reserve_tokens.input_tokens,
-          max_output_tokens, v_now, v_now)
-  on conflict (attempt_id, key) do update
-  set seen_at = excluded.seen_at,
-      input_tokens = case when c.granted_at is null then excluded.input_tokens else c.input_tokens end,
-      output_tokens = case when c.granted_at is null then excluded.output_tokens else c.output_tokens end
-  returning c.* into v_call;
-  if v_call.ended_at is not null then
+  -- Nobody else asks for this call now, since that takes the attempt.
+  select c.* into v_kept from model_calls c where c.attempt_id = attempt and c.key = call;
+  if v_kept.ended_at is not null then
     raise exception using errcode = 'LQ409', message = format('call %s of attempt %s has ended', call, attempt),
       hint = 'Name every call anew.';
-  elsif v_call.granted_at is not null then  -- the answer was lost on its way
+  elsif v_kept.granted_at is not null then  -- the answer was lost on its way
     answer := 'granted';
     return next;
     return;
   end if;
+  v_call := v_kept;
+  if v_kept.id is null then
+    v_new := true;
+    v_call.attempt_id := attempt;
+    v_call.key := call;
+    v_call.endpoint_id := v_attempt.endpoint_id;
+    v_call.agent_id := v_attempt.agent_id;
+    v_call.priority := v_task.priority;
+    v_call.asked_at := v_now;
+    v_call.agent_limit := false;
+  end if;
+  v_call.seen_at := v_now;
+  v_call.input_tokens := reserve_tokens.input_tokens;
+  v_call.output_tokens := max_output_tokens;
 
   <<counts>>
   for v_count in 1 .. 2 loop
-    if v_count = 2 then
-      perform _recount(v_endpoints);  -- a bound from the books may be too high
+    if v_count = 2 then  -- a bound from the books may be too high
+      v_call := _keep_call(v_call);  -- counted with what waits
+      v_kept := v_call;
+      perform _recount(v_endpoints);
     end if;
     for v_limit in
+      with ahead as materialized (
+        select c.*
+        from _open_calls(v_endpoints, only_waiting => true) c
+        where c.seen_at > v_now - interval '10 seconds'
+          and (c.priority > v_call.priority or (c.priority = v_call.priority and coalesce(c.id < v_call.id, true)))
+      )
       select l.agent_id, k.kind, k.ceiling, d.demand, o.calls, k.used + o.amount + d.demand - k.ceiling as missing
       from _limits(v_endpoints, carried => true) l
       cross join lateral unnest(_kinds(), l.ceilings, l.used) k(kind, ceiling, used)
       cross join lateral (select _call_amount(k.kind, v_call.input_tokens, v_call.output_tokens) as demand) d
       cross join lateral (
         select coalesce(sum(_call_amount(k.kind, c.input_tokens, c.output_tokens)), 0) as amount, count(*) as calls
-        from model_calls c
-        where c.endpoint_id = any(v_endpoints) and c.granted_at is null and c.seen_at > v_now - interval '10 seconds'
-          and (c.priority > v_call.priority or (c.priority = v_call.priority and c.id < v_call.id))
-          and case when l.agent_id is null then c.endpoint_id = l.endpoint_id and not c.agent_limit
+        from ahead c
+        where case when l.agent_id is null then c.endpoint_id = l.endpoint_id and not c.agent_limit
                    else c.agent_id = l.agent_id end) o
       where k.kind <> 'tasks' and k.ceiling is not null
         and (l.agent_id = v_call.agent_id or (l.agent_id is null and l.endpoint_id = v_call.endpoint_id))
@@ -151,13 +167,19 @@ begin
                        l.booked, l.raised)
     from _limits(v_endpoints, carried => true) l
     where l.agent_id = v_call.agent_id or (l.agent_id is null and l.endpoint_id = v_call.endpoint_id);
-    update model_calls c set granted_at = v_now where c.id = v_call.id;
+    v_call.granted_at := v_now;
     answer := 'granted';
   else
-    update model_calls c set agent_limit = coalesce(v_agent_limit, false) where c.id = v_call.id;
+    v_call.agent_limit := coalesce(v_agent_limit, false);
     -- What is under way may end sooner and at less than it reserved: look again soon, the further back the later.
     answer := 'wait';
     wait := greatest(least(v_wait, least(1 + 0.02 * v_ahead, 8) * interval '1 second'), interval '20 ms');
+  end if;
+  if v_call is distinct from v_kept then
+    v_call := _keep_call(v_call);
+  end if;
+  if v_new and hashint8(v_call.id) & 63 = 0 then  -- upkeep, with every 64th call or so
+    perform _note_calls(v_call.endpoint_id);
   end if;
   return next;
 end $$;

@@ -24,6 +24,10 @@ as $$
 declare
   v_now timestamptz;
   v_ids bigint[];
+  v_book sweep_books;
+  v_retries_from timestamptz;
+  v_calls_to timestamptz;  -- what ended up to then is forgotten
+  v_forgotten bigint;
 begin
   if batch_size is null or batch_size not between 1 and 1000 then
     raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 1000', hint = 'The default is 50.';
@@ -35,11 +39,22 @@ begin
   end if;
   v_now := _now();
 
+  select k.* into v_book from sweep_books k order by k.no desc limit 1;
+  if not found then
+    insert into sweep_books default values returning * into v_book;
+  end if;
+  if not v_now between v_book.looked_at and v_book.looked_at + interval '5 minutes' then  -- look at everything
+    v_book.retries_from := '-infinity';
+    v_book.calls_from := '-infinity';
+    v_book.looked_at := v_now;
+  end if;
+
   expired := _expire_leases(batch_size);
 
   v_ids := array(
     select t.id from tasks t
     where t.status = 'enqueued' and t.retry_at is not null and t.retry_at <= v_now
+      and t.retry_at >= v_book.retries_from
     order by t.retry_at, t.id
     limit batch_size
     for no key update skip locked);
@@ -73,14 +88,21 @@ begin
   where w.stopped_at is null and w.heartbeat_at < v_now - interval '1 minute';
   get diagnostics workers_lost = row_count;
 
-  delete from model_calls c
-  where c.id = any(array(
-    select o.id
-    from model_endpoints e
-    cross join lateral (
-      select d.id from model_calls d
-      where d.endpoint_id = e.id and d.granted_at is not null and d.ended_at < v_now - interval '2 minutes'
-      order by d.ended_at limit 20 * batch_size) o));
+  with forgotten as (
+    delete from model_calls c
+    where c.id = any(array(
+      select o.id
+      from model_endpoints e
+      cross join lateral (
+        select d.id from model_calls d
+        where d.endpoint_id = e.id and d.ended_at < v_now - interval '2 minutes' and d.ended_at >= v_book.calls_from
+        order by d.ended_at limit 20 * batch_size) o))
+    returning c.endpoint_id, c.ended_at
+  )
+  select coalesce(sum(f.calls), 0), least(v_now - interval '2 minutes', min(f.ended_at) filter (where f.calls = 20 * batch_size))
+  into v_forgotten, v_calls_to
+  from (select count(*) as calls, max(f.ended_at) as ended_at from forgotten f group by f.endpoint_id) f;
+
   perform _learn(l.id)
   from (
     select a.id
@@ -93,6 +115,17 @@ begin
          where s.endpoint_id = a.model_endpoint_id and s.run_ended_at > v_now - interval '2 minutes' limit 1))
     order by a.learnt_at nulls first, a.id
     limit batch_size) l;
+
+  -- The next sweeps begin with what is left now (locked, or more than a batch), and ten seconds before it, so that they also
+  -- find what had its time then and was committed since. What lay open for longer waits until one looks at everything.
+  if retries > 0 or v_forgotten > 0 or v_now > v_book.retries_from + interval '1 minute' then
+    v_retries_from := least(v_now, (
+      select min(t.retry_at) from tasks t
+      where t.status = 'enqueued' and t.retry_at is not null and t.retry_at >= v_book.retries_from)) - interval '10 seconds';
+    update sweep_books k
+    set no = k.no + 1, retries_from = v_retries_from, calls_from = v_calls_to, looked_at = v_book.looked_at
+    where k.no = v_book.no;
+  end if;
 
   -- For health, seldom enough for an idle database and a held snapshot.
   update upkeep u set done_at = v_now

@@ -1,4 +1,5 @@
--- The throttle's columns, and its table of calls with the indexes that the throttle counts on.
+-- The throttle's columns, and its table of calls with the indexes that the throttle counts on (but for the one that 0016
+-- replaced).
 select max_input_tpm, max_output_tpm, max_rpm, max_passed_over, overdue_at from lakequeue.model_endpoints where false;
 select max_input_tpm, max_output_tpm, max_rpm, reserves_calls, output_share, breaker_failures, failures_in_a_row,
        learnt_at, learnt_from, estimate_factor, estimate_error_p50, estimate_error_p95,
@@ -14,7 +15,7 @@ do $$
 declare
   v_index text;
 begin
-  foreach v_index in array array['model_calls_window', 'model_calls_waiting', 'model_calls_key', 'model_calls_raised',
+  foreach v_index in array array['model_calls_window', 'model_calls_key', 'model_calls_raised',
                                 'task_attempts_raised', 'throttle_books_pkey', 'task_attempts_rate_limited',
                                 'task_events_rate_limited'] loop
     assert (select i.indisvalid from pg_index i where i.indexrelid = to_regclass('lakequeue.' || v_index)),

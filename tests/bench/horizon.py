@@ -1,4 +1,4 @@
-"""What a held snapshot does to claims, counts, folds, sweeps and pages, while many tasks complete.
+"""What a held snapshot does to claims, calls, counts, folds, sweeps and pages, as tasks complete.
 
 Nothing that is finished can be cleaned away while an old snapshot may still see it. So whatever
 passes dead rows on its way to the live ones gets slower with every completed task. Besides the time
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -23,9 +24,22 @@ COMPLETIONS = 100_000
 BATCH = 100
 CLIENTS = 2
 STRAGGLERS = 20
-AGENTS = ("free", "limited")
+CALLS_EACH = 3  # model calls of a task whose agent reserves them
+RETRIES = 20  # of so many tasks one is given back first
+AGENTS = ("free", "limited", "calling")
+SETTINGS: dict[str, dict[str, Any]] = {  # with places for all that runs
+    "limited": LIMITS,
+    "calling": {"max_tpm": 10**9, "max_rpm": 10**9, "reserves_calls": "true"},
+}
+RESERVE = (
+    "select * from lakequeue.reserve_tokens(%(attempt)s, %(token)s, {}, 1, call => md5({})::uuid)"
+)
 CALLS = {  # those that claim come last: what they claim runs on
+    "reserve, granted": RESERVE.format(1, "clock_timestamp()::text"),
+    # one of the stragglers' calls takes nearly all
+    "reserve, full": RESERVE.format(2 * 10**8, "'again and again'"),
     "throttle count": "select * from lakequeue.explain_throttle('limited')",
+    "count with calls": "select * from lakequeue.explain_throttle('calling')",
     "agent_status": "select * from lakequeue.agent_status('{limited}')",
     "queue_metrics": "select * from lakequeue.queue_metrics()",
     "latest_change": "select lakequeue.latest_change()",
@@ -35,12 +49,23 @@ CALLS = {  # those that claim come last: what they claim runs on
     "claim of 10": "select * from lakequeue.dequeue_tasks('w', 10, '{free}')",
     "throttled claim": "select * from lakequeue.dequeue_tasks('w', 1, '{limited}')",
 }
-# What was claimed by the calls.
+# What was claimed, or granted, by the calls.
 FINISH = """
-select count(*) from lakequeue.record_callbacks((
+with settled as (
+  select lakequeue.settle_tokens(a.id, lakequeue._callback_token(a.id, a.run_key), c.key)
+    from lakequeue.model_calls c join lakequeue.task_attempts a on a.id = c.attempt_id
+   where c.granted_at is not null and c.ended_at is null and c.input_tokens = 1
+), called as (select count(*) from settled)
+
+select called.*, count(*) from called, lakequeue.record_callbacks((
   select json_agg(json_build_object('attempt', a.id, 'outcome', 'success', 'result', '{}'::json,
                                     'token', lakequeue._callback_token(a.id, a.run_key)))
     from lakequeue.task_attempts a where a.worker = 'w' and a.status = 'running'))
+ group by 1
+"""
+# The call that waits is not asked for any more.
+FORGET = """
+update lakequeue.model_calls set seen_at = seen_at - interval '1 minute' where granted_at is null
 """
 
 
@@ -49,9 +74,10 @@ def run(quick: bool, tasks: int | None = None) -> dict[str, Any]:
     with durable_server() as server:
         database = server.clone("pristine")
         if quick:
-            return measure(database, 2_000, 15, 0)
-        # What has ended within a minute counts in limits: it is read, and it is not dead.
-        return measure(database, tasks or COMPLETIONS, 50, 60)
+            return measure(database, 1_200, 15, 0)
+        # What has ended within a minute counts in limits, and calls are kept for two: that is read,
+        # and it is not dead.
+        return measure(database, tasks or COMPLETIONS, 50, 130)
 
 
 def measure(database: Database, completions: int, samples: int, seconds: int) -> dict[str, Any]:
@@ -59,17 +85,20 @@ def measure(database: Database, completions: int, samples: int, seconds: int) ->
 
     `seconds` go by between the last of them and the second look.
     """
-    prepare(database, samples)
+    values = prepare(database, samples)
     with database.server.admin(database.name) as admin:
         admin.execute("vacuum analyze")
-    before = {name: timed(database, call, samples) for name, call in CALLS.items()}
+    before = {name: timed(database, call, values, samples) for name, call in CALLS.items()}
     holder = database.connect(autocommit=False)
     holder.execute("set transaction isolation level repeatable read")
     holder.execute("select count(*) from pg_class").fetchone()
     database.query(FINISH)
+    database.query(FORGET)
     complete(database, completions)
-    time.sleep(seconds)
-    after = {name: timed(database, call, samples) for name, call in CALLS.items()}
+    for _ in range(seconds):
+        time.sleep(1)
+        database.query("select * from lakequeue.sweep_leases()")  # as workers do
+    after = {name: timed(database, call, values, samples) for name, call in CALLS.items()}
     database.close()
     answer: dict[str, Any] = {"completions": completions}
     print(f"{seconds} s after {completions} completions under a held snapshot")
@@ -93,19 +122,27 @@ def measure(database: Database, completions: int, samples: int, seconds: int) ->
     return answer
 
 
-def prepare(database: Database, samples: int) -> None:
-    """Two agents with a backlog, some of whose tasks never end."""
-    limits = "".join(f", {name} => {value}" for name, value in LIMITS.items())
+def prepare(database: Database, samples: int) -> dict[str, Any]:
+    """Agents with a backlog, some of whose tasks never end; an attempt that goes on calling."""
     for agent in AGENTS:
-        database.query(
-            f"select lakequeue.configure_agent(%s{limits if agent == 'limited' else ''})", agent
-        )
+        settings = {"retry_base": "interval '1 second'"} | SETTINGS.get(agent, {})
+        named = "".join(f", {name} => {value}" for name, value in settings.items())
+        database.query(f"select lakequeue.configure_agent(%s{named})", agent)
         enqueue(database.connect(), agent, 1000 + 12 * samples)
         database.query(
             "select count(*) from lakequeue.dequeue_tasks('straggler', %s, array[%s])",
             STRAGGLERS,
             agent,
         )
+    ((attempt, token),) = database.query(
+        """select a.id, lakequeue._callback_token(a.id, a.run_key)
+             from lakequeue.task_attempts a order by a.id desc limit 1"""
+    )
+    values = {"attempt": attempt, "token": token}
+    large = RESERVE.format(9 * 10**8, "'large'") % dict.fromkeys(values, "%s")
+    ((said, *_),) = database.query(large, *values.values())
+    assert said == "granted"
+    return values
 
 
 def enqueue(client: Connection, agent: str, count: int) -> None:
@@ -115,36 +152,56 @@ def enqueue(client: Connection, agent: str, count: int) -> None:
 
 
 def complete(database: Database, count: int) -> None:
-    """Enqueue, claim and complete so many tasks of both agents, in batches."""
+    """Enqueue, claim and complete so many tasks of all agents, in batches; some come back first."""
 
     def work(number: int, start: Callable[[], None]) -> None:
-        agent = AGENTS[number % len(AGENTS)]
         client = database.connect()
+        client.execute("set synchronous_commit = off")
         start()
-        for _ in range(count // CLIENTS // BATCH):
+        for batch in range(count // CLIENTS // BATCH):
+            agent = AGENTS[(number + batch) % len(AGENTS)]
             enqueue(client, agent, BATCH)
             rows = client.execute(
-                "select attempt_id, callback_token from lakequeue.dequeue_tasks(%s, %s, array[%s])",
+                "select attempt_id, callback_token, attempt_number"
+                " from lakequeue.dequeue_tasks(%s, %s, array[%s])",
                 [f"w{number}", BATCH, agent],
             ).fetchall()
             reports = [
-                {"attempt": attempt, "token": token, "outcome": "success", "result": {}}
+                {"attempt": attempt, "token": token}
+                | (
+                    {"outcome": "rate_limited"}
+                    if attempt_number == 1 and place % RETRIES == 0
+                    else {"outcome": "success", "result": {}}
+                )
                 | {"input_tokens": 900, "output_tokens": 100, "usage_complete": True}
-                for attempt, token in rows
+                for place, (attempt, token, attempt_number) in enumerate(rows)
             ]
+            if agent == "calling":
+                call_models(client, [row[:2] for row in rows])
             client.execute("select count(*) from lakequeue.record_callbacks(%s)", [Json(reports)])
             client.execute("select lakequeue.fold_rollups(patient => true)")  # as workers do
+            client.execute("select * from lakequeue.sweep_leases()")
 
     together(CLIENTS, work)
 
 
-def timed(database: Database, call: str, samples: int) -> tuple[float, int]:
+def call_models(client: Connection, attempts: list[Any]) -> None:
+    """Each attempt's model calls: reserved and settled one by one."""
+    for attempt, token in attempts * CALLS_EACH:
+        call = [attempt, token, uuid.uuid4()]
+        ask = "select answer from lakequeue.reserve_tokens(%s, %s, 1, 1, %s)"
+        while client.execute(ask, call).fetchone() != ("granted",):
+            pass  # somebody else has held the lock for long
+        client.execute("select lakequeue.settle_tokens(%s, %s, %s, 1, 1)", call)
+
+
+def timed(database: Database, call: str, values: dict[str, Any], samples: int) -> tuple[float, int]:
     """The median of a call's milliseconds, and the pages that it touches."""
     client = database.connect()
     times = []
     for _ in range(samples):
         started = time.monotonic()
-        client.execute(call).fetchall()
+        client.execute(call, values).fetchall()
         times.append(1000 * (time.monotonic() - started))
-    pages = [pages_read(client, call) for _ in range(3)]
+    pages = [pages_read(client, call, values) for _ in range(3)]
     return round(statistics.median(times), 2), round(statistics.median(pages))

@@ -2,7 +2,7 @@
 -- How an expired attempt ends is in test__expire_leases.sql.
 begin;
 \ir scenarios.sql
-select plan(43);
+select plan(58);
 
 create function pg_temp.swept(batch_size integer default 50)
 returns text language sql
@@ -95,6 +95,58 @@ select sweep_leases(1000) \gset
 select is(pg_temp.swept(2), '0 0 0 0', 'until there is none');
 select is_empty('select from overtaken o join task_attempts a on a.id = o.attempt where a.run_ended_at is null', 'none of the runs counts any more');
 select is_empty('select from tasks t where t.retry_at is not null or t.status = ''processing''', 'no retry waits, nothing is processing');
+
+-- --- from which times on it looks (rule 16) -------------------------------------------------------------------------------
+
+select advance('1 hour') \gset
+select sweep_leases(1000) \gset
+create temporary table late as select new_task() as soon, new_task() as later;
+update tasks t set retry_at = _now() - interval '10 s' from late l where t.id = l.soon;
+update tasks t set retry_at = _now() - interval '10 s 1 us' from late l where t.id = l.later;
+select is(pg_temp.swept(), '0 1 0 0', 'a retry that was committed within ten seconds after its time is found at once');
+select task_is(soon, '{"retry_at": null}', 'and claimable') from late;
+select says_and_changes_nothing('select pg_temp.swept()', '0 0 0 0', 'one that lay open for longer is not');
+select advance('5 min') \gset
+select is(pg_temp.swept(), '0 0 0 0', 'it waits');
+select advance('1 us') \gset
+select is(pg_temp.swept(), '0 1 0 0', 'until all is looked at, after five minutes');
+select task_is(later, '{"retry_at": null}', 'it is never forgotten') from late;
+
+create temporary table waiting as select new_task() as id, n from generate_series(1, 5) n;
+update tasks t set retry_at = _now() + w.n * interval '50 seconds' from waiting w where t.id = w.id;
+select advance('260 s') \gset
+select is(string_agg(pg_temp.swept(2), ', '), '0 2 0 0, 0 2 0 0, 0 1 0 0, 0 0 0 0', 'batch by batch it comes to all, however long nobody has swept')
+from generate_series(1, 4);
+update tasks t set retry_at = _now() - interval '2 minutes' from waiting w where t.id = w.id and w.n = 1;
+select says_and_changes_nothing('select pg_temp.swept()', '0 0 0 0', '(one that is passed)');
+select advance('-30 min') \gset
+update tasks t set retry_at = _now() from waiting w where t.id = w.id and w.n = 2;
+select is(pg_temp.swept(), '0 1 0 0', 'when the clock goes back, all is looked at');
+select advance('30 min') \gset
+select is(pg_temp.swept(), '0 1 0 0', 'also when it goes on');
+
+create function pg_temp.end_calls(ago interval[]) returns void language sql as $$
+  insert into lakequeue.model_calls (attempt_id, key, endpoint_id, agent_id, priority, input_tokens, output_tokens, asked_at, seen_at, granted_at, ended_at)
+  select -1, gen_random_uuid(), e.id, 1, 5, 1, 1, lakequeue._now(), lakequeue._now(), lakequeue._now(), lakequeue._now() - a.ago
+  from (select min(m.id) as id from lakequeue.model_endpoints m) e, unnest(ago) a(ago)
+$$;
+create function pg_temp.ended() returns interval[] language sql as $$
+  select array_agg(lakequeue._now() - c.ended_at order by c.ended_at) from lakequeue.model_calls c
+$$;
+select pg_temp.end_calls('{0, 1 us, 1 minute, 2 minutes 1 us}');
+select advance('2 min') \gset
+select sweep_leases() \gset
+select is(pg_temp.ended(), '{4 minutes 1 us,2 minutes}'::interval[], 'model calls that ended two minutes ago are forgotten, but for what lay open');
+select advance('5 min 1 us') \gset
+select sweep_leases() \gset
+select is(pg_temp.ended(), null, 'which is later');
+select pg_temp.end_calls(array(select n * interval '1 ms' from generate_series(1, 41) n));
+select advance('2 min') \gset
+select sweep_leases(1) \gset
+select is(cardinality(pg_temp.ended()), 21, '20 for each of a batch');
+select sweep_leases(1), sweep_leases(1) \gset
+select is(pg_temp.ended(), null, 'then those that are left');
+select is((select max(no) - min(no) from sweep_books), 0::bigint, 'the book is one row');
 
 -- --- refused, and for whom --------------------------------------------------------------------------------------------------
 

@@ -300,6 +300,32 @@ def test_histograms_are_carried_over_by_the_migration(database: Database) -> Non
     assert database.query(VIOLATIONS) == []
 
 
+@on_one_server
+def test_calls_that_are_open_are_read_after_the_migration(database: Database) -> None:
+    """0016: what was asked for before it, or before it is reverted and applied again."""
+    owner = database.connect()
+    call(owner, "configure_agent", agent="a", reserves_calls=True, max_rpm=2)
+    call(owner, "enqueue_task", agent="a", document_path="/1")
+    (row,) = call(owner, "dequeue_tasks", worker="w", batch_size=1)
+    ask = {"attempt": row["attempt_id"], "token": row["callback_token"]}
+    ask |= {"input_tokens": 1, "max_output_tokens": 1}
+    for answer in ("granted", "granted", "wait"):
+        assert call(owner, "reserve_tokens", **ask)[0]["answer"] == answer
+    read = """select lakequeue._note_calls(id), (
+                select count(*) from lakequeue._open_calls(array[id], only_waiting => w))
+                from lakequeue.model_endpoints, (values (false), (true)) v(w)"""
+    counts = [3, 1]
+    assert [count for _, count in database.query(read)] == counts
+    database.query("select setval('lakequeue.model_calls_id_seq', 1000)")
+    migrate.revert_to(database.conninfo(), "lakequeue-0015-histograms")
+    migrate.migrate(database.conninfo())
+    for _ in range(2):  # before they are moved, and after
+        assert [count for _, count in database.query(read)] == counts
+        assert database.query(VIOLATIONS) == []
+    assert database.value("select min(place) from lakequeue.model_calls") == 1000
+    assert call(owner, "reserve_tokens", **ask)[0]["answer"] == "wait"
+
+
 def test_everything_belongs_to_the_owner_role(pristine: Database) -> None:
     strangers = pristine.query(
         """select 'relation', relname, relowner::regrole from pg_class

@@ -34,8 +34,8 @@ ONE_PLACE = {
     "max_rpm": 1,
 }
 
-# What must hold in every snapshot (design rules 1, 3, 4a, 7, 9, 15). Limits are taken as they are
-# now, so that a test which lowers one has to wait until the old attempts are gone.
+# What must hold in every snapshot (design rules 1, 3, 4a, 7, 9, 15, 16). Limits are taken as they
+# are now, so that a test which lowers one has to wait until the old attempts are gone.
 VIOLATIONS = """
 with usage as (
   select a.task_id,
@@ -204,6 +204,20 @@ select 'dedup: ' || t.dedup_key || ' is held ' || count(*) || ' times'
 union all
 select 'rule 15: delta ' || d.id || ' came below the mark'
   from lakequeue.task_deltas d where d.id <= lakequeue._folded_to()
+union all
+select 'rule 16: ' || h.what || ' ' || h.id || ' is hidden below ' || h.mark
+  from (select 'open call' as what, c.id, c.place, b.call_from as mark
+          from lakequeue.model_calls c cross join lateral (
+            select k.call_from from lakequeue.running_books k where k.endpoint_id = c.endpoint_id
+             order by k.no desc limit 1) b
+         where c.ended_at is null
+        union all
+        select 'run of attempt', a.id, a.place, b.place_from
+          from lakequeue.task_attempts a cross join lateral (
+            select k.place_from from lakequeue.running_books k where k.endpoint_id = a.endpoint_id
+             order by k.no desc limit 1) b
+         where a.run_ended_at is null) h
+ where h.place < h.mark
 union all
 select 'rule 15: ' || p.how || ' ' || p::text
   from ((select 'kept, not true:' as how, k.* from (table kept except table brute) k)

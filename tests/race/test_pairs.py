@@ -180,7 +180,7 @@ select 'task ' || coalesce(p.task::text, 'new ' || coalesce(t.reprocess_of::text
          'results', (select jsonb_agg(to_jsonb(r) - '{attempt_id,task_id}'::text[]
                                       order by r.attempt_id)
                        from lakequeue.results r where r.task_id = t.id),
-         'calls', (select jsonb_agg(to_jsonb(c) - 'id' order by c.key)
+         'calls', (select jsonb_agg(to_jsonb(c) - '{id,place}'::text[] order by c.key)
                      from lakequeue.model_calls c
                      join lakequeue.task_attempts a on a.id = c.attempt_id
                     where a.task_id = t.id)))::text

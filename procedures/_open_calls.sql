@@ -1,0 +1,23 @@
+-- The model calls of these endpoints that have not ended, under way or waiting, from the place on that running_books says.
+-- In one snapshot, the caller's. only_waiting: without those under way.
+create or replace function lakequeue._open_calls(endpoints integer[], only_waiting boolean default false)
+returns setof lakequeue.model_calls
+language plpgsql stable
+rows 100
+set search_path = pg_catalog, lakequeue, pg_temp
+as $$
+begin
+  return query
+    select c.*
+    from (select distinct u.id from unnest(endpoints) u(id)) e
+    left join lateral (
+      select k.call_from from running_books k where k.endpoint_id = e.id order by k.no desc limit 1) b on true
+    cross join lateral (
+      select r.*
+      from model_calls r
+      where r.endpoint_id = e.id and r.ended_at is null and r.place >= coalesce(b.call_from, 0)
+        and (r.granted_at is null or not only_waiting)
+      offset 0) c;  -- or the planner would read them all and merge
+end $$;
+
+comment on function lakequeue._open_calls(integer[], boolean) is 'The model calls of these endpoints that have not ended.';
