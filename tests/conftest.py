@@ -233,6 +233,8 @@ class ServerPgTapItem(PgTapItem):  # type: ignore[misc]  # the plugin is not typ
                 "--tuples-only",
                 "--no-align",
                 "--set=ON_ERROR_STOP=1",
+                # `health` would count the dead rows that the files before it have rolled back.
+                "--command=select pg_stat_reset()",
                 f"--command=set session authorization {database.owner}",
                 f"--file={self.path}",
                 database.scripting_conninfo("lakequeue,tap,test"),
