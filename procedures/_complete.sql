@@ -49,7 +49,7 @@ begin
     update tasks t
     set status = 'completed', finished_at = v_now, locked_by = null, lease_expires_at = null, retry_at = null, error = null
     from plain p
-    where t.id = p.task_id
+    where t.id = any(array[p.task_id])  -- as =, but of no use in an order: planned on a row or two, = reads the whole index for one
   ), stored as (
     insert into results (attempt_id, task_id, result, confidence, stored_at)
     select p.id, p.task_id, p.result, p.confidence, v_now from plain p
@@ -85,7 +85,7 @@ begin
         input_tokens = p.input_tokens, output_tokens = p.output_tokens, cached_tokens = p.cached_tokens, llm_cost = p.llm_cost,
         usage_complete = p.usage_complete, usage_source = p.usage_source, raised = p.raised
     from plain p
-    where a.id = p.id
+    where a.id = any(array[p.id])
     returning a.id, a.reserves_calls, p.agent_id, p.failures_in_a_row
   )
   select coalesce(array_agg(w.id), '{}'), array_agg(w.id) filter (where w.reserves_calls),

@@ -20,9 +20,10 @@ begin
            coalesce(t.status::text, 'failed'), r.result, r.confidence, c.input_tokens, c.output_tokens, c.llm_cost,
            coalesce(t.attempt_count, 0), coalesce(d.refusal, t.error)
     from extraction_documents d
-    left join tasks t on t.id = d.task_id
-    left join task_attempts a on a.task_id = t.id and a.status = 'succeeded'
-    left join results r on r.attempt_id = a.id
+    -- LIMIT keeps them probes, as in list_extraction_documents
+    left join lateral (select k.* from tasks k where k.id = d.task_id limit 1) t on true
+    left join lateral (select k.id from task_attempts k where k.task_id = t.id and k.status = 'succeeded' limit 1) a on true
+    left join lateral (select k.result, k.confidence from results k where k.attempt_id = a.id limit 1) r on true
     left join lateral (
       select sum(u.input_tokens)::bigint as input_tokens, sum(u.output_tokens)::bigint as output_tokens,
              sum(u.llm_cost) as llm_cost

@@ -38,7 +38,7 @@ begin
       from unnest(attempts, run_ids) with ordinality p(attempt, run_id, number)
       order by p.attempt, p.number
     ) u
-    where a.id = u.attempt and a.run_id is null
+    where a.id = any(array[u.attempt]) and a.run_id is null
     returning a.id
   )
   select coalesce(array_agg(r.id), '{}') into v_recorded from recorded r;

@@ -38,7 +38,7 @@ begin
     else
       select r.attempt_id into v_attempt_id
       from task_attempts a
-      join results r on r.attempt_id = a.id
+      cross join lateral (select x.attempt_id from results x where x.attempt_id = a.id limit 1) r  -- LIMIT keeps it a probe
       where a.task_id = v_before.id
       order by a.number desc limit 1;
       begin

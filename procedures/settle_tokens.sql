@@ -29,7 +29,7 @@ begin
            greatest(settle_tokens.output_tokens - r.output_tokens, 0) as output,
            greatest(coalesce(settle_tokens.input_tokens, r.input_tokens) + coalesce(settle_tokens.output_tokens, r.output_tokens)
                     - r.input_tokens - r.output_tokens, 0) as tokens) m
-  where r.id = c.id and c.key = call and c.attempt_id = attempt and c.granted_at is not null and c.ended_at is null;
+  where r.id = any(array[c.id]) and c.key = call and c.attempt_id = attempt and c.granted_at is not null and c.ended_at is null;
   if found then
     return 'settled';
   elsif exists (select from model_calls c where c.key = call and c.attempt_id = attempt and c.ended_at is not null) then
