@@ -12,7 +12,7 @@ create or replace function lakequeue._complete(
 returns bigint[]
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
-set enable_hashjoin = off  -- every join here is a probe of a key, whatever the statistics say
+set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 declare

@@ -5,7 +5,7 @@
 -- one, in the order of their tasks. A task with several reports is not plain, nor is one that follows a failure of its
 -- agent: the breaker counts in that order.
 --
--- callbacks: JSON array of objects with record_callback's parameters as keys (attempt, token, outcome, ...).
+-- callbacks: JSON array of objects with record_callback's parameters as keys (attempt: digits and nothing else, token, outcome, ...).
 -- Returns a row per report, in order: its answer, or refused with the reason in message.
 -- Errors: LQ422 no array, or an element that is no object; LQ400 more than 1,000.
 -- Locks: the rows of the tasks whose tokens are right, in id order, so that two calls cannot deadlock.
@@ -82,12 +82,12 @@ begin
     begin
       v_answers[v_row.number] := (
         select record_callback(
-          c.attempt, c.token, c.outcome, c.result, c.confidence, c.input_tokens, c.output_tokens, c.cached_tokens,
-          c.llm_cost, c.usage_complete, c.error_class, c.error, c.run_id, c.trace_id, c.retry_after)
+          v_attempts[v_row.number], c.token, c.outcome, c.result, c.confidence, c.input_tokens, c.output_tokens,
+          c.cached_tokens, c.llm_cost, c.usage_complete, c.error_class, c.error, c.run_id, c.trace_id, c.retry_after)
         from jsonb_to_record(v_row.value) as c(
-          attempt bigint, token text, outcome text, result json, confidence real, input_tokens bigint,
-          output_tokens bigint, cached_tokens bigint, llm_cost numeric, usage_complete boolean, error_class text,
-          error json, run_id bigint, trace_id text, retry_after interval));
+          token text, outcome text, result json, confidence real, input_tokens bigint, output_tokens bigint,
+          cached_tokens bigint, llm_cost numeric, usage_complete boolean, error_class text, error json, run_id bigint,
+          trace_id text, retry_after interval));
     exception when others then
       if sqlstate not like 'LQ%' and sqlstate not like '22%' then
         raise;

@@ -172,7 +172,7 @@ class Worker:
         os.set_blocking(self._wake_write, False)
         self._drain_until: float | None = None
         self._draining = False
-        self._full = False
+        self._full = self._adopt_full = False
         self._threads = (
             ThreadPoolExecutor(relay.calls_at_once, "relay") if relay.calls_at_once > 1 else None
         )
@@ -211,14 +211,15 @@ class Worker:
         )
         self._settled_at = self._settle_all_at = -math.inf
         # The heartbeat is first: it makes the worker's row and checks the schema. A notification
-        # makes several steps due; no task need wait for upkeep, so the look comes before it.
+        # makes several steps due; no task need wait for upkeep, so the look comes before it;
+        # what a dead worker left was claimed before what is looked for.
         self._steps = [
             self._beat,
             self._submitting,
             self._tend,
+            self._adopt,
             self._look,
             self._sweep,
-            self._adopt,
             self._settle,
             self._fold,
         ]
@@ -440,6 +441,7 @@ class Worker:
     def _adopt_attempts(self) -> None:
         """Take over what a dead worker claimed and did not submit."""
         free = min(ADOPT_BATCH, self._free_places())
+        self._adopt_full = free <= 0  # _take_ended sees when that changes
         if free > 0:
             rows = self._call(
                 "adopt_attempts", worker=self.name, batch_size=free, agents=self._agents
@@ -567,9 +569,12 @@ class Worker:
         self._look_if_free()
 
     def _look_if_free(self) -> None:
-        if self._full and self._free_places() > 0:
-            self._full = False
-            self._look.due = 0.0
+        if (self._full or self._adopt_full) and self._free_places() > 0:
+            if self._adopt_full:
+                self._adopt.due = 0.0
+            if self._full:
+                self._look.due = 0.0
+            self._full = self._adopt_full = False
 
     def _tend_runs(self) -> None:
         """Close attempts whose runs ended, extend leases, cancel."""

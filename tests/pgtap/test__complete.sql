@@ -120,20 +120,21 @@ begin
     if one_by_one then
       answers := '{}';
       for v_report in
-        select r.value, r.number
+        select r.value, r.number, i.attempt
         from jsonb_array_elements(reports) with ordinality r(value, number)
-        left join task_attempts a on a.id = case when r.value ->> 'attempt' ~ '^[0-9]{1,18}$' then (r.value ->> 'attempt')::bigint end
+        cross join lateral (  -- digits and nothing else
+          select case when r.value ->> 'attempt' ~ '^[0-9]{1,18}$' then (r.value ->> 'attempt')::bigint end as attempt) i
+        left join task_attempts a on a.id = i.attempt
         order by a.task_id nulls last, r.number
       loop
         v_message := null;
         begin
           select record_callback(
-                   c.attempt, c.token, c.outcome, c.result, c.confidence, c.input_tokens, c.output_tokens, c.cached_tokens,
+                   v_report.attempt, c.token, c.outcome, c.result, c.confidence, c.input_tokens, c.output_tokens, c.cached_tokens,
                    c.llm_cost, c.usage_complete, c.error_class, c.error, c.run_id, c.trace_id, c.retry_after)
           into v_answer
           from jsonb_to_record(v_report.value) as c(
-            attempt bigint, token text, outcome text, result json, confidence real, input_tokens bigint,
-            output_tokens bigint, cached_tokens bigint, llm_cost numeric, usage_complete boolean, error_class text,
+            token text, outcome text, result json, confidence real, input_tokens bigint, output_tokens bigint, cached_tokens bigint, llm_cost numeric, usage_complete boolean, error_class text,
             error json, run_id bigint, trace_id text, retry_after interval);
         exception when others then
           v_answer := 'refused';

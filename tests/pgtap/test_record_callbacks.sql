@@ -39,7 +39,8 @@ insert into sent (callback, answer, about) values
   (jsonb_build_object('attempt', :untouched, 'token', token(:untouched), 'outcome', 'failure', 'input_tokens', 1e300), 'refused', 'tokens of 300 digits'),
   (jsonb_build_object('attempt', :untouched, 'token', token(:untouched), 'outcome', 'failure', 'llm_cost', 'NaN'), 'refused', 'a cost of NaN'),
   (jsonb_build_object('attempt', :untouched, 'token', token(:untouched), 'outcome', 'failure', 'usage_complete', 'perhaps'), 'refused', 'half a truth'),
-  (jsonb_build_object('attempt', :untouched, 'token', token(:untouched), 'outcome', 'rate_limited', 'retry_after', 'soon'), 'refused', 'a wait in words');
+  (jsonb_build_object('attempt', :untouched, 'token', token(:untouched), 'outcome', 'rate_limited', 'retry_after', 'soon'), 'refused', 'a wait in words'),
+  (jsonb_build_object('attempt', ' ' || :untouched, 'token', token(:untouched), 'outcome', 'success', 'result', 1), 'refused', 'an attempt behind a blank');
 create temporary table answers as
 select a.* from record_callbacks((select json_agg(s.callback order by s.number) from sent s)) a;
 

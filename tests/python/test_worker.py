@@ -284,6 +284,32 @@ def test_what_a_dead_worker_claimed_and_did_not_submit_is_adopted(queue: Queue) 
     assert (run.run_key, run.callback_token) == (claimed["run_key"], claimed["callback_token"])
 
 
+class FullRelay(TroubledRelay):
+    """One with a single place, which is taken until somebody says otherwise."""
+
+    capacity = 1
+    taken = 1
+
+    def alive(self) -> int:
+        return self.taken
+
+
+def test_a_place_that_becomes_free_goes_to_what_waits_to_be_adopted(queue: Queue) -> None:
+    queue.enqueue(1)
+    (claimed,) = queue.call("dequeue_tasks", worker="dead", batch_size=1)
+    queue.call("worker_heartbeat", worker="dead", stopping=True)
+    queue.enqueue(1)
+    relay = FullRelay()
+    worker = Worker(queue.worker_conninfo, relay)
+    with running(worker):
+        until(lambda: worker._full and worker._adopt_full)
+        assert not relay.submitted
+        relay.taken = 0
+        worker.wake()
+        until(lambda: relay.submitted)
+    assert relay.submitted[0].attempt_id == claimed["attempt_id"]
+
+
 def test_only_attempts_of_its_agents_are_adopted(queue: Queue) -> None:
     queue.call("configure_agent", agent="other")
     queue.call("enqueue_task", agent="other", document_path="/other.pdf")

@@ -202,5 +202,7 @@ def health() -> ResponseReturnValue:
     except (database.DatabaseUnavailable, database.NotInstalled):
         return jsonify(status="database unavailable", **found), 503
     problem = migrate.version_problem(row["schema_version"])
-    status, code = ("ok", 200) if problem is None else (str(problem), 503)
-    return jsonify(status=status, schema_version=row["schema_version"], **found), code
+    found["schema_version"] = row["schema_version"]
+    if problem is not None:
+        return jsonify(status="another schema version", problem=str(problem), **found), 503
+    return jsonify(status="ok", **found)

@@ -6,6 +6,8 @@ because something has changed sees it.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -69,6 +71,9 @@ class Reads:
         self._pool: database.Pool | None = None
         self._guard = threading.Lock()
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
+        self._version_guard = threading.Lock()
+        self._version_asked = -math.inf
+        self._schema_version: int | None = None
 
     @property
     def pool(self) -> database.Pool:
@@ -101,11 +106,23 @@ class Reads:
             return int(database.call_value(connection, "schema_version"))
 
     def check_version(self) -> None:
-        """Refuse, by VersionMismatch, to go on with a database of another schema version."""
-        (row,) = self.shared("schema_version", kept_seconds=VERSION_SECONDS)
-        problem = migrate.version_problem(row["schema_version"])
-        if problem is not None:
-            raise problem
+        """Refuse, by VersionMismatch, to go on with a database of another schema version.
+
+        One request in some seconds asks; the others go on with what is known. A database that does
+        not answer is left to what the request needs of it.
+        """
+        due = time.monotonic() - self._version_asked >= VERSION_SECONDS
+        if due and self._version_guard.acquire(blocking=False):
+            try:
+                with contextlib.suppress(database.DatabaseUnavailable, database.NotInstalled):
+                    self._schema_version = self.schema_version()
+                self._version_asked = time.monotonic()
+            finally:
+                self._version_guard.release()
+        if self._schema_version is not None:
+            problem = migrate.version_problem(self._schema_version)
+            if problem is not None:
+                raise problem
 
     def call(self, function: str, **parameters: Any) -> Rows:
         """Call a function; its rows are not shared."""
