@@ -37,7 +37,7 @@ begin
              count(*) filter (where t.status = 'failed') as failed,
              count(*) filter (where t.status = 'cancelled') as cancelled
       from extraction_documents d
-      left join tasks t on t.id = d.task_id
+      left join lateral (select k.status from tasks k where k.id = d.task_id limit 1) t on true  -- LIMIT keeps it a probe
       where d.extraction_id = p.id) c
     order by p.id desc;
 end $$;
