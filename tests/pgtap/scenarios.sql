@@ -284,6 +284,26 @@ begin
   return scenario.rows_read(relation) - v_before;
 end $$;
 
+-- The next forty tasks and model calls, claimed by eight at most, do not happen to be those with which upkeep is done
+-- (dequeue_tasks, reserve_tokens).
+create function scenario.without_upkeep()
+returns void
+language plpgsql
+as $$
+declare
+  v_sequence text;
+begin
+  foreach v_sequence in array array['lakequeue.tasks_id_seq', 'lakequeue.model_calls_id_seq'] loop
+    perform setval(v_sequence, (
+      with here as materialized (
+        select nextval(v_sequence) as id
+      ), upkeep as (
+        select h.id + n as id from here h cross join generate_series(0, 100000) n where hashint8(h.id + n) & 63 < 8
+      )
+      select u.id from (select u.id, lead(u.id) over (order by u.id) as next from upkeep u) u where u.next > u.id + 40 order by u.id limit 1));
+  end loop;
+end $$;
+
 -- How many pages a query touches, once its plans are kept.
 create function scenario.pages(query text)
 returns integer

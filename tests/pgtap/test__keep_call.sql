@@ -2,6 +2,7 @@
 begin;
 \ir scenarios.sql
 select plan(8);
+select without_upkeep();
 
 select start() as attempt \gset
 create temporary table run as select a.* from task_attempts a where a.id = :attempt;

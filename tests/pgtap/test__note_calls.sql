@@ -2,6 +2,7 @@
 begin;
 \ir scenarios.sql
 select plan(16);
+select without_upkeep();
 
 create temporary table run as select start() as attempt;
 create temporary table at as select a.endpoint_id as id, a.agent_id from task_attempts a, run where a.id = run.attempt;

@@ -2,6 +2,7 @@
 begin;
 \ir scenarios.sql
 select plan(12);
+select without_upkeep();
 
 create temporary table made as select configure_agent('_nr', tokens_per_task => 1000) as agent;
 create temporary table at as select model_endpoint_id as id from agents where name = '_nr';

@@ -2,6 +2,7 @@
 begin;
 \ir scenarios.sql
 select plan(8);
+select without_upkeep();
 
 select start() as one, start() as two, start() as three \gset
 select endpoint_id as e1 from task_attempts where id = :one \gset
