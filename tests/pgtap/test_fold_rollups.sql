@@ -115,12 +115,12 @@ $$;
 select fold_rollups() \gset
 select set_clock(_now() + interval '31 seconds');
 select fold_rollups() \gset
-select pg_temp.deltas(999);
+select pg_temp.deltas(99);
 create temporary table waiting as select * from queue_metrics();
-select is(fold_rollups(patient => true), 0::bigint, 'a fold just done, and fewer than a thousand deltas: they wait');
+select is(fold_rollups(patient => true), 0::bigint, 'a fold just done, and fewer than a hundred deltas: they wait');
 select set_eq('select * from queue_metrics()', 'select * from waiting', 'and are read all the same');
 select pg_temp.deltas(1);
-select is(fold_rollups(patient => true), 1000::bigint, 'a thousand do not');
+select is(fold_rollups(patient => true), 100::bigint, 'a hundred do not');
 select pg_temp.deltas(1);
 select set_clock(_now() + interval '60 seconds');
 select is(fold_rollups(patient => true), 0::bigint, 'one waits for a minute');
