@@ -19,6 +19,8 @@ create or replace function lakequeue._admit(
   out ids bigint[], out share_used_up boolean)
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
+set enable_sort = off
 as $$
 #variable_conflict use_column
 declare
@@ -83,7 +85,7 @@ begin
       set overdue_at = o.overdue_at
       from (
         select n.id, (select min(c.passed_over_at) + n.max_passed_over
-                      from agents a cross join lateral _candidates(a.id, 64, false) c
+                      from agents a cross join lateral _candidates(a.id, 64) c
                       where a.model_endpoint_id = n.id and a.paused_at is null) as overdue_at
         from model_endpoints n
         where n.id = any(exclusive) and n.overdue_at <= v_now) o
@@ -106,8 +108,15 @@ begin
       from agents a
       join model_endpoints e on e.id = a.model_endpoint_id
       -- Where the lock is exclusive nobody else can claim, so that looking ahead need not lock.
-      cross join lateral _candidates(
-        a.id, case when v_look = 2 and e.id = any(exclusive) then v_share + 64 else v_share end, e.id <> all(exclusive)) c
+      cross join lateral (
+        select c.id, c.priority, c.created_at, c.page_count, c.document_bytes, c.passed_over_at
+        from _candidates(a.id, case when v_look = 2 then v_share + 64 else v_share end) c
+        where e.id = any(exclusive)
+        union all
+        select t.id, t.priority, t.created_at, t.page_count, t.document_bytes, t.passed_over_at
+        from unnest(_lock_candidates(a.id, v_share)) l(id)
+        cross join lateral (select x.* from tasks x where x.id = l.id limit 1) t
+        where e.id <> all(exclusive)) c
       where (a.id = any(v_served) or (e.id = any(exclusive) and e.overdue_at <= v_now and a.paused_at is null))
         -- Of agents not served here only what has been passed over for too long.
         and (a.id = any(v_served) or c.passed_over_at <= v_now - e.max_passed_over)

@@ -16,7 +16,6 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := _now();
-  v_prices jsonb := _model_prices();
 begin
   -- A task that ran before carries what its earlier attempts used.
   if exists (select from tasks t where t.id = any(_claim.tasks) and t.attempt_count > 0) then
@@ -71,7 +70,7 @@ begin
            c.run_key, _derive_token(c.attempt_id, c.run_key, i.secret), c.customer, c.document_path, c.payload, c.page_count,
            c.priority, c.estimated_tokens,
            least(c.max_tpm, (select e.max_tpm from model_endpoints e where e.id = c.model_endpoint_id)), c.lease_duration,
-           c.lease_expires_at, c.parameters, v_prices, c.reserves_calls
+           c.lease_expires_at, c.parameters, (select p.prices from _model_prices() p), c.reserves_calls
     from claimed c
     cross join installation i
     order by c.priority desc, c.created_at, c.id;

@@ -12,7 +12,7 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_prices jsonb := _model_prices();
+  v_prices jsonb := (select p.prices from _model_prices() p);
   v_secret bytea := (select i.secret from installation i);
 begin
   return query

@@ -18,6 +18,8 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
 set jit = off
 as $$
 #variable_conflict use_column
@@ -41,14 +43,14 @@ begin
              case when c.id is not null then _demand(a, e, _estimate(a, c.page_count, c.document_bytes)) end as demand
       from agents a
       join model_endpoints e on e.id = a.model_endpoint_id
-      left join lateral _candidates(a.id, 1, false) c on true
+      left join lateral _candidates(a.id, 1) c on true
       where a.id = any(v_agent_ids)
     ), overdue as materialized (  -- those for which room is kept
       select e.id as endpoint_id, a.id as agent_id, c.priority, c.created_at, c.id,
              _demand(a, e, _estimate(a, c.page_count, c.document_bytes)) as demand
       from model_endpoints e
       join agents a on a.model_endpoint_id = e.id
-      cross join lateral _candidates(a.id, 64, false) c
+      cross join lateral _candidates(a.id, 64) c
       where e.id = any(v_endpoints) and e.overdue_at <= v_now and a.paused_at is null
         and c.passed_over_at <= v_now - e.max_passed_over
     ), spending as materialized (

@@ -43,13 +43,13 @@ select is((select noted_at from claim_books, made where agent_id = a), '2026-03-
 select pg_temp.claim(2);
 select pg_temp.step();
 select is(pg_temp.stretches(), '-1:9-0 /, 0:9-6 /, 0:5-5 11:00/end, 0:4-0 /, 3:9-0 /, 4:9-0 /', 'where none is left, after the time that was noted');
-select is((select count(*) from _candidates((select a from made), 10, false)), 2::bigint, 'those of the other priority are found');
+select is((select count(*) from _candidates((select a from made), 10)), 2::bigint, 'those of the other priority are found');
 
 -- The clock goes back.
 select set_clock('2026-03-01 10:30+00');
 insert into task select 7, enqueue_task('_al a', '/7', priority => 5);
 select is((select t.lane from tasks t join task k using (id) where k.n = 7), 4, 'a task as of an earlier time than the noted one is in a lane');
-select results_eq('select k.n from made cross join lateral _candidates(a, 10, false) with ordinality c join task k using (id) order by c.ordinality',
+select results_eq('select k.n from made cross join lateral _candidates(a, 10) with ordinality c join task k using (id) order by c.ordinality',
   array[7, 5, 6], 'in its place');
 select pg_temp.step();
 select is((select noted_at from claim_books, made where agent_id = a), '2026-03-01 11:00+00'::timestamptz, 'the time that is noted never goes back');
@@ -69,7 +69,7 @@ select pg_temp.step() from generate_series(1, 3);
 select is((select array_agg(distinct t.lane) from tasks t join task k using (id) where k.n >= 10), array(select lane from entered),
   'many in a former lane are not moved');
 select matches(pg_temp.stretches(), ':1-1 10:40//10', 'it begins with the first of them');
-select is((select count(*) from _candidates((select a from made), 2000, false)), 1002::bigint, 'all are found');
+select is((select count(*) from _candidates((select a from made), 2000)), 1002::bigint, 'all are found');
 
 -- Nor are they read again and again.
 update claim_books k set moved_no = k.no - 40;

@@ -1,6 +1,6 @@
--- The next tasks of an agent in rule 2's order, at most as many as asked for, locked or not.
+-- The next tasks of an agent in rule 2's order, at most as many as asked for; none is locked.
 begin;
-select plan(9);
+select plan(7);
 
 create temporary table made as select configure_agent('_lc a') as a, configure_agent('_lc b') as b;
 select set_clock('2026-03-01 09:00+00');
@@ -16,30 +16,24 @@ select enqueue_task('_lc a', '/retry', priority => 9);
 update tasks set retry_at = _now() where document_path = '/retry' and agent_id = (select a from made);
 update tasks set passed_over_at = _now() where document_path = '/5' and agent_id = (select a from made);
 
-create function pg_temp.paths(how_many integer, locked boolean) returns text language sql as $$
+create function pg_temp.paths(how_many integer) returns text language sql as $$
   select string_agg(t.document_path, ' ' order by c.ordinality)
-  from lakequeue._candidates((select m.a from pg_temp.made m), how_many, locked) with ordinality c
+  from lakequeue._candidates((select m.a from pg_temp.made m), how_many) with ordinality c
   join lakequeue.tasks t on t.id = c.id
 $$;
-create function pg_temp.is_locked(path text) returns boolean language sql as $$
-  select t.xmax <> '0'::xid from lakequeue.tasks t
-  where t.document_path = path and t.agent_id in (select unnest(array[m.a, m.b]) from pg_temp.made m)
-$$;
-select is(pg_temp.paths(100, false), '/5 /3 /1 /2 /4', 'by priority, then created_at, then id; one that waits for a retry is left out');
-select is(pg_temp.is_locked('/3'), false, 'a look locks nothing');
-select is(pg_temp.paths(2, true), '/5 /3', 'at most as many as asked for');
-select is(array[pg_temp.is_locked('/3'), pg_temp.is_locked('/1'), pg_temp.is_locked('/other')], array[true, false, false],
-  'these are locked if asked for, others are not');
-select is(pg_temp.paths(0, true), null, 'none if none are asked for');
-select is((select count(*) from _candidates(null, 10, true)), 0::bigint, 'null is no agent');
-select is(pg_temp.paths(100, true), pg_temp.paths(100, false), 'in the same order either way');
+select is(pg_temp.paths(100), '/5 /3 /1 /2 /4', 'by priority, then created_at, then id; one that waits for a retry is left out');
+select is(pg_temp.paths(2), '/5 /3', 'at most as many as asked for');
+select is(pg_temp.paths(0), null, 'none if none are asked for');
+select is((select count(*) from _candidates(null, 10)), 0::bigint, 'null is no agent');
+select is((select count(*) from tasks t where t.agent_id in (select unnest(array[m.a, m.b]) from made m) and t.xmax <> '0'::xid
+    and t.status = 'enqueued' and t.retry_at is null and t.passed_over_at is null), 0::bigint, 'nothing is locked');
 select results_eq(
-  $$select priority, created_at, page_count, document_bytes, passed_over_at from _candidates((select a from made), 1, false)$$,
+  $$select priority, created_at, page_count, document_bytes, passed_over_at from _candidates((select a from made), 1)$$,
   $$values (9::smallint, '2026-03-01 10:00+00'::timestamptz, 3, 70::bigint, '2026-03-01 10:00+00'::timestamptz)$$,
   'each with what the throttle needs');
 
 set session authorization test_worker;
-select throws_ok('select * from lakequeue._candidates(1, 1, false)', '42501', null, 'it is internal: a worker may not call it');
+select throws_ok('select * from lakequeue._candidates(1, 1)', '42501', null, 'it is internal: a worker may not call it');
 set session authorization test_owner;
 
 select * from finish();

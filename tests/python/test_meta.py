@@ -232,11 +232,12 @@ def test_every_search_path_is_pinned(pristine: Database) -> None:
 
 
 def test_functions_without_a_search_path_are_part_of_their_callers(pristine: Database) -> None:
-    """An internal SQL function with a parsed body (`return ...`) names nothing any more: what it
-    meant was settled when it was installed. The planner puts it in the place of its call, so it
-    costs none; one that it cannot (too much is promised, an argument is used twice) costs most."""
+    """An internal SQL function with a parsed body (`return ...`, or `begin atomic` for rows) names
+    nothing any more: what it meant was settled when it was installed. The planner puts it in the
+    place of its call, so it costs none; one that it cannot (too much is promised, an argument is
+    used twice) costs most."""
     functions = pristine.query(
-        """select f.proname::text, f.oid::regprocedure::text,
+        """select f.proname::text, f.oid::regprocedure::text, f.proretset,
                   array(select format_type(a.type, null)
                           from unnest(f.proargtypes::oid[]) with ordinality a(type, number)
                          order by a.number)
@@ -245,12 +246,11 @@ def test_functions_without_a_search_path_are_part_of_their_callers(pristine: Dat
     )
     assert functions
     owner = pristine.connect()
-    for name, signature, types in functions:
+    for name, signature, of_rows, types in functions:
         given = ", ".join(f"null::{kind} as a{number}" for number, kind in enumerate(types))
         call = f"lakequeue.{name}({', '.join(f'g.a{number}' for number in range(len(types)))})"
-        plan = owner.execute(
-            f"explain (verbose) select {call} from (select {given} offset 0) g"
-        ).fetchall()
+        query = "select r.* from (select {} offset 0) g, {} r" if of_rows else "select {1} from (select {0} offset 0) g"
+        plan = owner.execute(f"explain (verbose) {query.format(given, call)}").fetchall()
         assert f"{name}(" not in str(plan), f"{signature} is not inlined"
 
 

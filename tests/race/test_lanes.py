@@ -45,7 +45,7 @@ with there as (
 ), found as (
   select c.id, c.ordinality as no
     from lakequeue.agents a
-   cross join lateral lakequeue._candidates(a.id, 1000, false) with ordinality c
+   cross join lateral lakequeue._candidates(a.id, 1000) with ordinality c
 )
 select (select count(*) from there), array(
   select coalesce(t.id, f.id) from there t full join found f on f.id = t.id and f.no = t.no
@@ -388,7 +388,7 @@ def test_what_is_finished_is_not_passed_again_and_again(
     with database.server.admin(database.name) as admin:
         admin.execute("vacuum analyze")
     functions = [
-        "_candidates(a.id, 10, false)",
+        "_candidates(a.id, 10)",
         "_running(array[a.model_endpoint_id])",
         "agent_status()",
         "latest_change()",
