@@ -34,9 +34,10 @@ declare
   v_exclusive integer[] := '{}'::integer[];  -- endpoints held with limits
   v_shared integer[] := '{}'::integer[];     -- endpoints held without
   v_served integer[] := '{}'::integer[];     -- their agents that have something to claim
-  v_busy integer[] := '{}'::integer[];       -- endpoints that somebody else holds; of the first of them:
-  v_busy_limited boolean;
-  v_busy_agents integer[];
+  v_busy integer[] := '{}'::integer[];       -- endpoints that somebody else holds
+  v_busy_agents integer[] := '{}'::integer[];
+  v_looked boolean := false;                 -- whether only those of them are left that might have something
+  v_limited integer[] := '{}'::integer[];    -- endpoints where a limit applies
   v_admitted record;
   v_claimed bigint[] := '{}'::bigint[];
 begin
@@ -54,8 +55,7 @@ begin
   end if;
 
   -- Peek: where is anything to claim, and does a limit apply there? The only agent need not be asked where no limit
-  -- applies. Where somebody else holds a limited endpoint and a look without its lock finds no room either, that is no
-  -- reason to wait: or workers would keep each other busy for ever where every limit is full.
+  -- applies.
   for v_endpoint in
     select s.endpoint_id as id, s.relay, array_agg(s.agent_id) as agents, bool_or(s.limited) as limited
     from (
@@ -75,25 +75,32 @@ begin
     order by random()
   loop
     v_relay := v_endpoint.relay;
+    v_limited := case when v_endpoint.limited then v_limited || v_endpoint.id else v_limited end;
     if v_endpoint.limited and pg_try_advisory_xact_lock(_lock_class(), v_endpoint.id) then
       v_exclusive := v_exclusive || v_endpoint.id;
       v_served := v_served || v_endpoint.agents;
     elsif not v_endpoint.limited and pg_try_advisory_xact_lock_shared(_lock_class(), v_endpoint.id) then
       v_shared := v_shared || v_endpoint.id;
       v_served := v_served || v_endpoint.agents;
-    elsif (case when not v_endpoint.limited then exists (select from unnest(v_endpoint.agents) a(id) where _has_claimable(a.id))
-          else (_admit(array[v_endpoint.id], '{}', v_endpoint.agents, 1, false, only_look => true)).ids <> '{}' end) then
-      v_busy := v_endpoint.id || v_busy;
-      v_busy_limited := v_endpoint.limited;
-      v_busy_agents := v_endpoint.agents;
+    else
+      v_busy := v_busy || v_endpoint.id;
+      v_busy_agents := v_busy_agents || v_endpoint.agents;
     end if;
   end loop;
 
-  if v_busy <> '{}' and v_served = '{}' and _wait_for_endpoint(v_busy[1], v_busy_limited) then
-    v_exclusive := case when v_busy_limited then v_busy[1:1] else v_exclusive end;
-    v_shared := case when v_busy_limited then v_shared else v_busy[1:1] end;
-    v_served := v_busy_agents;
-    v_busy := v_busy[2:];
+  -- Nothing but what somebody else holds: one of these is waited for. Most locks are free again within milliseconds, which
+  -- costs less than a look, so that comes after 100 ms, or where there is a choice.
+  if v_busy <> '{}' and v_served = '{}' then
+    v_looked := cardinality(v_busy) > 1 or not _wait_for_endpoint(v_busy[1], v_busy[1] = any(v_limited), 100);
+    if v_looked then
+      v_busy := _with_room(v_busy, v_busy_agents);
+    end if;
+    if not v_looked or v_busy <> '{}' and _wait_for_endpoint(v_busy[1], v_busy[1] = any(v_limited), 150) then
+      v_exclusive := array(select b.id from unnest(v_busy[1:1]) b(id) where b.id = any(v_limited));
+      v_shared := case when v_exclusive = '{}' then v_busy[1:1] else '{}' end;
+      v_served := array(select a.id from agents a where a.id = any(v_busy_agents) and a.model_endpoint_id = v_busy[1]);
+      v_busy := v_busy[2:];
+    end if;
   end if;
 
   -- A first helping of an equal share for each agent, then a second one of what is left of the batch (told after it).
@@ -107,7 +114,9 @@ begin
     exit when cardinality(v_claimed) >= batch_size or not v_admitted.share_used_up;
   end loop;
 
-  if v_claimed = '{}' and v_busy <> '{}' then
+  -- Where a look without the lock finds no room either, that is no reason to come again at once: workers would keep each
+  -- other busy for ever where every limit is full.
+  if v_claimed = '{}' and v_busy <> '{}' and (v_looked or _with_room(v_busy, v_busy_agents) <> '{}') then
     outcome := 'busy';
     return next;
   end if;
