@@ -249,8 +249,9 @@ def test_functions_without_a_search_path_are_part_of_their_callers(pristine: Dat
     for name, signature, of_rows, types in functions:
         given = ", ".join(f"null::{kind} as a{number}" for number, kind in enumerate(types))
         call = f"lakequeue.{name}({', '.join(f'g.a{number}' for number in range(len(types)))})"
-        query = "select r.* from (select {} offset 0) g, {} r" if of_rows else "select {1} from (select {0} offset 0) g"
-        plan = owner.execute(f"explain (verbose) {query.format(given, call)}").fetchall()
+        source = f"(select {given} offset 0) g"
+        query = f"select r.* from {source}, {call} r" if of_rows else f"select {call} from {source}"
+        plan = owner.execute(f"explain (verbose) {query}").fetchall()
         assert f"{name}(" not in str(plan), f"{signature} is not inlined"
 
 
