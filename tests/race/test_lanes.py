@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Json
 
+from tests.bench.measure import pages_read
 from tests.conftest import Clock
 from tests.race.harness import Connection, holding
 from tests.race.scene import (
@@ -421,3 +422,36 @@ def test_what_is_finished_is_not_passed_again_and_again(
         after,
     )
     print(before, after)
+
+
+def test_failures_and_successes_leave_nothing_that_claims_pass(database: Database) -> None:
+    """The breaker counts in a book of its own: versions of the agent's row would be in the way."""
+    configure(database, breaker_failures=0, max_tpm=10**9)
+    enqueue(database, 10)
+    owner = database.connect()
+    dequeue(owner)
+    claims = "select * from lakequeue.dequeue_tasks('w', 1)"
+    calls = [claims, "select * from lakequeue.agent_status()"]
+
+    def pages() -> list[int]:
+        """Once for what a session reads of the catalog, once to count."""
+        return [[pages_read(owner, statement) for _ in range(2)][1] for statement in calls]
+
+    before = pages()
+    holder = database.connect(autocommit=False)
+    holder.execute("set transaction isolation level repeatable read")
+    holder.execute("select count(*) from lakequeue.agents")
+    owner.execute(
+        """do $$ begin
+             for n in 1 .. 500 loop
+               perform lakequeue._count_outcome(a.id, n % 2 = 0, 'x') from lakequeue.agents a;
+               commit;
+             end loop;
+           end $$"""
+    )
+    assert call(owner, "agent_status")[0]["failures_in_a_row"] == 1
+    with database.server.admin(database.name) as admin:
+        admin.execute("analyze")  # plans are made anew, of a table with one row on many pages
+    after = pages()
+    print(before, after)
+    assert [b - a < 20 for a, b in zip(before, after, strict=True)] == [True, True]
