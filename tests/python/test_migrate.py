@@ -330,15 +330,15 @@ def test_calls_that_are_open_are_read_after_the_migration(database: Database) ->
 def test_what_the_breaker_has_counted_is_kept_by_the_migration(database: Database) -> None:
     """0017: there and back, the newest of each agent."""
     owner = database.connect()
-    counts = {"a": 2, "b": 0, "c": 1}
-    for agent, count in counts.items():
+    outcomes = {"a": [True, True], "b": [True, False], "c": [True, False, True], "d": []}
+    for agent, failures in outcomes.items():
         call(owner, "configure_agent", agent=agent)
-        for failed in [True] + (2 - count) * [False] + count * [True]:
+        for failed in failures:
             owner.execute(
                 "select lakequeue._count_outcome(id, %s, 'x') from lakequeue.agents where name = %s",
                 [failed, agent],
             )
-    counts["a"] = 3
+    counts = {"a": 2, "b": 0, "c": 1, "d": 0}
     read = "select agent, failures_in_a_row from lakequeue.agent_status()"
     assert dict(database.query(read)) == counts
     migrate.revert_to(database.conninfo(), "lakequeue-0016-calls")

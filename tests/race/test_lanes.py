@@ -429,7 +429,7 @@ def test_failures_and_successes_leave_nothing_that_claims_pass(database: Databas
     configure(database, breaker_failures=0, max_tpm=10**9)
     enqueue(database, 10)
     owner = database.connect()
-    dequeue(owner)
+    dequeue(owner, batch_size=5)
     claims = "select * from lakequeue.dequeue_tasks('w', 1)"
     calls = [claims, "select * from lakequeue.agent_status()"]
 
