@@ -424,8 +424,8 @@ def test_what_is_finished_is_not_passed_again_and_again(
     print(before, after)
 
 
-def test_failures_and_successes_leave_nothing_that_claims_pass(database: Database) -> None:
-    """The breaker counts in a book of its own: versions of the agent's row would be in the way."""
+def test_nothing_that_changes_all_the_time_is_passed_by_claims(database: Database) -> None:
+    """Neither what the breaker counts nor the books of the throttle, in a held snapshot."""
     configure(database, breaker_failures=0, max_tpm=10**9)
     enqueue(database, 10)
     owner = database.connect()
@@ -443,15 +443,16 @@ def test_failures_and_successes_leave_nothing_that_claims_pass(database: Databas
     holder.execute("select count(*) from lakequeue.agents")
     owner.execute(
         """do $$ begin
-             for n in 1 .. 500 loop
+             for n in 1 .. 800 loop
                perform lakequeue._count_outcome(a.id, n % 2 = 0, 'x') from lakequeue.agents a;
+               update lakequeue.throttle_books set no = no + 1;
                commit;
              end loop;
            end $$"""
     )
     assert call(owner, "agent_status")[0]["failures_in_a_row"] == 1
     with database.server.admin(database.name) as admin:
-        admin.execute("analyze")  # plans are made anew, of a table with one row on many pages
+        admin.execute("analyze")  # plans are made anew, of tables with one row on many pages
     after = pages()
     print(before, after)
-    assert [b - a < 20 for a, b in zip(before, after, strict=True)] == [True, True]
+    assert [b - a < 15 for a, b in zip(before, after, strict=True)] == [True, True]
