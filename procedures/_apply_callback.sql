@@ -12,6 +12,7 @@ create or replace function lakequeue._apply_callback(
 returns text
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 declare
   v_now timestamptz;

@@ -9,6 +9,7 @@ create or replace function lakequeue._count_outcome(agent_id integer, failed boo
 returns void
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 declare
   v_agent agents;

@@ -13,6 +13,7 @@ create or replace function lakequeue.store_result(
 returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

@@ -1,6 +1,8 @@
 -- depends: lakequeue-0016-calls
--- Rule 16 for agents (db/README.md, "Held snapshots"): failures in a row stand in a book of their own, so that changing between
--- failure and success leaves no version of the agent's row, which every claim, call and report reads.
+-- Rule 16 for rows that are read all the time (db/README.md, "Held snapshots"), of which a held snapshot keeps every version.
+-- Failures in a row stand in a book of their own, so that a change between failure and success leaves no version of the
+-- agent's row, which every claim, call and report reads. And a run that goes on and on while others are claimed is moved once,
+-- to places of its own, instead of with every 250 claims.
 
 set local role lakequeue_owner;
 
@@ -21,3 +23,13 @@ comment on column lakequeue.breaker_books.failures is
 insert into lakequeue.breaker_books (agent_id, failures)
 select a.id, a.failures_in_a_row from lakequeue.agents a where a.failures_in_a_row > 0;
 alter table lakequeue.agents drop column failures_in_a_row;
+
+alter table lakequeue.running_books
+  add column overtaken bigint not null default 0,
+  add column overtaken_from bigint;
+comment on column lakequeue.running_books.overtaken is 'How many attempts were moved, each to the place that is 2^62 more than were moved before.';
+comment on column lakequeue.running_books.overtaken_from is
+  'No attempt that was moved and still runs has a lower place, of those from 2^62 on; null: none runs.';
+comment on column lakequeue.running_books.place_from is 'No attempt with a lower place runs, of those that were not moved.';
+comment on column lakequeue.task_attempts.place is
+  'Where it stands in task_attempts_spending while it runs: the newest id at its claim; from 2^62 on, if many have overtaken it (_note_running).';
