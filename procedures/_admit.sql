@@ -206,17 +206,13 @@ begin
           where t.id = any(v_admitted) order by t.id offset 0 for no key update skip locked) l
     where l.status = 'enqueued' and l.retry_at is null);
   if ids <> '{}' and true = any(v_charged) then
-    update throttle_books k
-    set no = k.no + 1, used = n.used, booked = n.booked, raised = n.raised
-    from (
-      select case when v_agents[i] is null then 'endpoint' else 'agent' end as scope, coalesce(v_agents[i], v_endpoints[i]) as scope_id,
-             v_pages[i] as no,
-             array[v_used[i][1], v_used[i][2], v_used[i][3], v_used[i][4], v_used[i][5]] as used,
-             array[v_booked[i][1], v_booked[i][2], v_booked[i][3], v_booked[i][4], v_booked[i][5]] as booked,
-             array[v_raised[i][1], v_raised[i][2], v_raised[i][3], v_raised[i][4], v_raised[i][5]] as raised
-      from generate_subscripts(v_endpoints, 1) i
-      where v_charged[i]) n
-    where k.scope = n.scope and k.scope_id = n.scope_id and k.no = n.no;
+    perform _keep_book(  -- a statement for each: a join would read all of the books
+      v_endpoints[i], v_agents[i], v_pages[i],
+      array[v_used[i][1], v_used[i][2], v_used[i][3], v_used[i][4], v_used[i][5]],
+      array[v_booked[i][1], v_booked[i][2], v_booked[i][3], v_booked[i][4], v_booked[i][5]],
+      array[v_raised[i][1], v_raised[i][2], v_raised[i][3], v_raised[i][4], v_raised[i][5]])
+    from generate_subscripts(v_endpoints, 1) i
+    where v_charged[i];
   end if;
 end $$;
 

@@ -12,6 +12,7 @@ create or replace function lakequeue._apply_callback(
 returns text
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 declare
   v_now timestamptz;
@@ -31,7 +32,8 @@ begin
       hint = 'Outcomes: success, failure, permanent_failure, rate_limited, cancelled.';
   end if;
 
-  select a as attempt, g.output_share, g.reconcile_grace, g.failures_in_a_row,
+  select a as attempt, g.output_share, g.reconcile_grace,
+         (select k.failures from breaker_books k where k.agent_id = g.id order by k.no desc limit 1) as failures_in_a_row,
          exists (select from results r where r.attempt_id = a.id) as stored
   into v_read
   from task_attempts a

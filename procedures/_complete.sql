@@ -24,7 +24,7 @@ begin
   with plain as materialized (  -- LIMIT keeps the probes of tables probes, whatever the statistics say
     select (a.was).id, (a.was).task_id, t.agent_id, t.customer, j.result, r.confidence,
            _response_bucket(v_now - t.created_at) as bucket, greatest(t.lease_expires_at, v_now) + g.reconcile_grace as presumed_dead_at,
-           g.failures_in_a_row, r.run_id, _clean_text(r.trace_id, 500) as trace_id,
+           r.run_id, _clean_text(r.trace_id, 500) as trace_id,
            (a.was).input_tokens as input_before, (a.was).output_tokens as output_before,
            (a.was).cached_tokens as cached_before, (a.was).llm_cost as cost_before,
            s.input_tokens, s.output_tokens, s.cached_tokens, s.llm_cost, s.usage_complete, s.usage_source, s.raised
@@ -86,19 +86,17 @@ begin
         usage_complete = p.usage_complete, usage_source = p.usage_source, raised = p.raised
     from plain p
     where a.id = any(array[p.id])
-    returning a.id, a.reserves_calls, p.agent_id, p.failures_in_a_row
+    returning a.id, a.reserves_calls, p.agent_id
   )
   select coalesce(array_agg(w.id), '{}'), array_agg(w.id) filter (where w.reserves_calls),
-         array_agg(distinct w.agent_id) filter (where w.failures_in_a_row > 0)
+         array_agg(distinct w.agent_id)
   into v_accepted, v_calls, v_agents
   from written w;
 
   if v_calls is not null then
     perform _close_calls(v_calls);
   end if;
-  if v_agents is not null then
-    perform _count_outcome(u.agent, failed => false, error => null) from unnest(v_agents) u(agent);
-  end if;
+  perform _count_outcome(u.agent, failed => false, error => null) from unnest(v_agents) u(agent);
   return v_accepted;
 end $$;
 

@@ -11,6 +11,7 @@ create or replace function lakequeue._enqueue(
   out task_ids bigint[], out new_ids bigint[])
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare

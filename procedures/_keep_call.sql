@@ -8,6 +8,7 @@ create or replace function lakequeue._keep_call(call lakequeue.model_calls)
 returns lakequeue.model_calls
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 begin
   if call.id is null then

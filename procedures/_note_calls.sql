@@ -9,6 +9,7 @@ create or replace function lakequeue._note_calls(endpoint_id integer)
 returns void
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 declare
   v_book running_books;

@@ -1,6 +1,8 @@
 -- Moves on the place from which what runs at these endpoints is read (running_books), so that counts pass few entries of
 -- attempts that have ended, which a snapshot held by somebody else keeps. One long document would hold it back for ever,
--- so an attempt that was overtaken by more than 250 claims, and by four times as many as run, is moved to the newest place.
+-- so an attempt that was overtaken by more than 250 claims, and by four times as many as run, is moved: to the places from
+-- 2^62 on, where it is overtaken only by what is moved later. So most are moved once however long they run: each time leaves
+-- a version of the attempt, which whoever looks it up passes.
 --
 -- Locks: the caller holds the throttle locks of the endpoints exclusively, so that no claim is under way; the attempts that
 -- are moved, locked ones are skipped: without their tasks', so it must be the last that a transaction locks.
@@ -8,39 +10,49 @@ create or replace function lakequeue._note_running(endpoints integer[])
 returns void
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 declare
+  c_overtaken constant bigint := 1::bigint << 62;
   v_newest bigint := coalesce(pg_sequence_last_value('lakequeue.task_attempts_id_seq'), 0);
   v_endpoint_id integer;
   v_ids bigint[];
   v_places bigint[];
+  v_most integer;
   v_moved bigint[];
-  v_no bigint;
+  v_book running_books;
 begin
   foreach v_endpoint_id in array endpoints loop
     select coalesce(array_agg(r.id), '{}'), coalesce(array_agg(r.place), '{}') into v_ids, v_places
     from _running(array[v_endpoint_id]) r;
+    v_most := greatest(250, 4 * cardinality(v_ids));
+    select k.* into v_book from running_books k where k.endpoint_id = v_endpoint_id order by k.no desc limit 1;
+    if not found then
+      insert into running_books (endpoint_id) values (v_endpoint_id) returning * into v_book;
+    end if;
     with moved as (
-      update task_attempts a set place = v_newest
+      update task_attempts a set place = c_overtaken + v_book.overtaken
       where a.id = any(array(
         select r.id from task_attempts r
         where r.id = any(array(
             select s.id from unnest(v_ids, v_places) s(id, place)
-            where s.place < v_newest - greatest(250, 4 * cardinality(v_ids))))
+            where s.place < v_newest - v_most or s.place between c_overtaken and c_overtaken + v_book.overtaken - v_most - 1))
           and r.run_ended_at is null
         order by r.id
         for no key update skip locked))
       returning a.id
     )
     select coalesce(array_agg(m.id), '{}') into v_moved from moved m;
-    select k.no into v_no from running_books k where k.endpoint_id = v_endpoint_id order by k.no desc limit 1;
-    if not found then
-      insert into running_books (endpoint_id) values (v_endpoint_id) returning no into v_no;
-    end if;
     update running_books k
     set no = k.no + 1,
-        place_from = coalesce((select min(s.place) from unnest(v_ids, v_places) s(id, place) where s.id <> all(v_moved)), v_newest)
-    where k.endpoint_id = v_endpoint_id and k.no = v_no;
+        place_from = coalesce(s.place_from, v_newest),
+        overtaken = k.overtaken + cardinality(v_moved),
+        overtaken_from = coalesce(s.overtaken_from, case when v_moved <> '{}' then c_overtaken + k.overtaken end)
+    from (select min(s.place) filter (where s.place < c_overtaken) as place_from,
+                 min(s.place) filter (where s.place >= c_overtaken) as overtaken_from
+          from unnest(v_ids, v_places) s(id, place)
+          where s.id <> all(v_moved)) s
+    where k.endpoint_id = v_endpoint_id and k.no = v_book.no;
   end loop;
 end $$;
 

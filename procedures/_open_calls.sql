@@ -5,6 +5,7 @@ returns setof lakequeue.model_calls
 language plpgsql stable
 rows 100
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 begin
   return query

@@ -7,6 +7,7 @@ create or replace function lakequeue._raised(endpoints integer[], at timestamptz
 returns table (endpoint_id integer, agent_id integer, raised numeric[])
 language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 declare
   v_window_start timestamptz := coalesce(at, _now()) - interval '60 seconds';
@@ -18,7 +19,7 @@ begin
              array[0, least(a.raised[2], c.counted[2]), least(a.raised[3], c.counted[3]), least(a.raised[4], c.counted[4]), 0]
                as raised
       from (
-        -- those that run from the place on that running_books says, as _running
+        -- those that run from the place on that running_books says, and all that were overtaken
         select r.*
         from unnest(endpoints) e(id)
         left join lateral (

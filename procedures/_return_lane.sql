@@ -5,6 +5,7 @@ create or replace function lakequeue._return_lane(agent_id integer)
 returns integer
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 begin
   if current_setting('transaction_isolation') <> 'read committed' then

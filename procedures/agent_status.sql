@@ -62,7 +62,8 @@ begin
             from (select from task_attempts a
                   where a.agent_id = g.id and a.status = 'rate_limited' and a.ended_at > v_now - interval '1 hour'
                   limit 1000) b),
-           g.failures_in_a_row, g.breaker_failures, g.estimate_factor, g.estimate_error_p50, g.estimate_error_p95, g.learnt_from,
+           coalesce((select k.failures from breaker_books k where k.agent_id = g.id order by k.no desc limit 1), 0),
+           g.breaker_failures, g.estimate_factor, g.estimate_error_p50, g.estimate_error_p95, g.learnt_from,
            ceil(g.run_input_tpm + g.run_output_tpm)::bigint
     from agents g
     join model_endpoints e on e.id = g.model_endpoint_id

@@ -13,9 +13,11 @@ declare
   v_actor text := _actor(actor);
   v_agent agents := _agent(agent);
 begin
-  update agents a set paused_at = null, paused_by = null, pause_reason = null, failures_in_a_row = 0
+  update agents a set paused_at = null, paused_by = null, pause_reason = null
   where a.id = v_agent.id and a.paused_at is not null;
   if found then
+    update breaker_books k set no = k.no + 1, failures = 0
+    where k.agent_id = v_agent.id and k.no = (select max(b.no) from breaker_books b where b.agent_id = v_agent.id);
     -- Its tasks may have been passed over for too long already: dequeue looks.
     update model_endpoints e set overdue_at = _now() where e.id = v_agent.model_endpoint_id;
     perform _log_event('agent_resumed', agent => v_agent.id, actor => v_actor, reason => reason);

@@ -13,6 +13,7 @@ create or replace function lakequeue.store_result(
 returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
@@ -25,7 +26,8 @@ declare
   v_used numeric[];
   v_stored record;
 begin
-  select a as attempt, g.reconcile_grace, g.failures_in_a_row,
+  select a as attempt, g.reconcile_grace,
+         (select k.failures from breaker_books k where k.agent_id = g.id order by k.no desc limit 1) as failures_in_a_row,
          exists (select from results r where r.attempt_id = a.id) as stored
   into v_read
   from task_attempts a

@@ -1,7 +1,7 @@
 -- The throttle's columns, and its table of calls with the indexes that the throttle counts on (but for the one that 0016
--- replaced).
+-- replaced, and the count of failures, which 0017 moved).
 select max_input_tpm, max_output_tpm, max_rpm, max_passed_over, overdue_at from lakequeue.model_endpoints where false;
-select max_input_tpm, max_output_tpm, max_rpm, reserves_calls, output_share, breaker_failures, failures_in_a_row,
+select max_input_tpm, max_output_tpm, max_rpm, reserves_calls, output_share, breaker_failures,
        learnt_at, learnt_from, estimate_factor, estimate_error_p50, estimate_error_p95,
        run_input_tpm, run_output_tpm, run_rpm
 from lakequeue.agents where false;

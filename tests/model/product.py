@@ -37,7 +37,9 @@ select a.id, a.status::text, a.worker, a.run_id, a.estimated_tokens,
   from lakequeue.task_attempts a left join lakequeue.results r on r.attempt_id = a.id
 """
 AGENTS = """
-select a.name, a.paused_at is not null as paused, a.failures_in_a_row,
+select a.name, a.paused_at is not null as paused,
+       coalesce((select k.failures from lakequeue.breaker_books k
+                  where k.agent_id = a.id order by k.no desc limit 1), 0) as failures_in_a_row,
        array[a.estimate_factor::numeric, a.run_input_tpm::numeric, a.run_output_tpm::numeric,
              a.run_rpm::numeric] as learnt
   from lakequeue.agents a

@@ -37,7 +37,7 @@ select count(*)
 from claimed c
 cross join lateral reserve_tokens(c.attempt_id, c.callback_token, 10, 10) where c.agent = 'reserving';
 select count(*) from claimed c cross join lateral cancel_task(c.task_id, actor => 'ops') where c.attempt_number = 1 and c.attempt_id % 7 = 0;
-update agents set failures_in_a_row = 2 where name in ('plain', 'breaking');
+insert into breaker_books (agent_id, failures) select a.id, 2 from agents a where a.name in ('plain', 'breaking');
 
 -- --- random batches -----------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ select is(
   p.attempts[1:p.n - 1], 'it says which it has accepted; an unknown attempt is left, and none')
 from plain p;
 select is((select count(*) from task_deltas) - :deltas, 2::bigint, 'a delta for each group: two customers');
-select is(g.failures_in_a_row, 0, 'a success ends the failures in a row') from agents g where g.name = 'plain';
+select is((select s.failures_in_a_row from agent_status('{plain}') s), 0, 'a success ends the failures in a row');
 select is(_complete(p.attempts, p.results, array_fill(null::real, array[p.n]), null, null, null, null, null, null, null),
           p.attempts[p.n:p.n], 'the second time it has only what was left')
 from plain p;

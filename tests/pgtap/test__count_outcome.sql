@@ -4,7 +4,7 @@ begin;
 select no_plan();
 
 create function pg_temp.breaker(agent text) returns text language sql as $$
-  select format('%s %s', a.failures_in_a_row, coalesce(a.paused_by || ': ' || a.pause_reason, 'open')) from lakequeue.agents a where a.name = agent
+  select format('%s %s', s.failures_in_a_row, coalesce(s.paused_by || ': ' || s.pause_reason, 'open')) from lakequeue.agent_status(array[agent]) s
 $$;
 create function pg_temp.attempt_of(agent text) returns bigint language plpgsql as $$
 declare v_attempt bigint;

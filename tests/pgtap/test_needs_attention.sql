@@ -25,7 +25,8 @@ select report(d.attempt_id, 'permanent_failure') from dequeue_tasks('w', 2, arra
 select is((select array_agg(n.kind || ' ' || n.amount) from needs_attention(array[:'agent']) n), '{"failing 20"}', 'two of ten failed: 20 %');
 select pause_agent(:'agent', 'lunch') \gset
 select row_is(to_jsonb(n), '{"severity": "warn", "words": "lunch"}', 'a pause, with its reason') from needs_attention(array[:'agent']) n where n.kind = 'paused';
-update agents set paused_by = 'breaker', failures_in_a_row = 10 where name = :'agent';
+update agents set paused_by = 'breaker' where name = :'agent';
+insert into breaker_books (agent_id, failures) select a.id, 10 from agents a where a.name = :'agent';
 select _log_event('sweep_error', reason => 'boom') \gset
 update workers set heartbeat_at = heartbeat_at - interval '2 minutes', stopped_at = _now() where name = 'w';
 select is(pg_temp.told(:'agent'), '{breaker,failing,sweep_errors,worker_lost}', 'the worst first');

@@ -326,6 +326,28 @@ def test_calls_that_are_open_are_read_after_the_migration(database: Database) ->
     assert call(owner, "reserve_tokens", **ask)[0]["answer"] == "wait"
 
 
+@on_one_server
+def test_what_the_breaker_has_counted_is_kept_by_the_migration(database: Database) -> None:
+    """0017: there and back, the newest of each agent."""
+    owner = database.connect()
+    outcomes = {"a": [True, True], "b": [True, False], "c": [True, False, True], "d": []}
+    for agent, failures in outcomes.items():
+        call(owner, "configure_agent", agent=agent)
+        for failed in failures:
+            owner.execute(
+                "select lakequeue._count_outcome(id, %s, 'x') from lakequeue.agents where name = %s",
+                [failed, agent],
+            )
+    counts = {"a": 2, "b": 0, "c": 1, "d": 0}
+    read = "select agent, failures_in_a_row from lakequeue.agent_status()"
+    assert dict(database.query(read)) == counts
+    migrate.revert_to(database.conninfo(), "lakequeue-0016-calls")
+    rows = "select name, failures_in_a_row from lakequeue.agents"
+    assert dict(database.query(rows)) == counts
+    migrate.migrate(database.conninfo())
+    assert dict(database.query(read)) == counts
+
+
 def test_everything_belongs_to_the_owner_role(pristine: Database) -> None:
     strangers = pristine.query(
         """select 'relation', relname, relowner::regrole from pg_class

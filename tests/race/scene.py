@@ -212,9 +212,11 @@ select 'rule 16: ' || h.what || ' ' || h.id || ' is hidden below ' || h.mark
              order by k.no desc limit 1) b
          where c.ended_at is null
         union all
-        select 'run of attempt', a.id, a.place, b.place_from
+        select 'run of attempt', a.id, a.place,
+               case when a.place < 1::bigint << 62 then b.place_from
+                    else coalesce(b.overtaken_from, 9223372036854775807) end
           from lakequeue.task_attempts a cross join lateral (
-            select k.place_from from lakequeue.running_books k where k.endpoint_id = a.endpoint_id
+            select k.* from lakequeue.running_books k where k.endpoint_id = a.endpoint_id
              order by k.no desc limit 1) b
          where a.run_ended_at is null) h
  where h.place < h.mark

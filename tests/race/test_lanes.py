@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Json
 
+from tests.bench.measure import pages_read
 from tests.conftest import Clock
 from tests.race.harness import Connection, holding
 from tests.race.scene import (
@@ -421,3 +422,37 @@ def test_what_is_finished_is_not_passed_again_and_again(
         after,
     )
     print(before, after)
+
+
+def test_nothing_that_changes_all_the_time_is_passed_by_claims(database: Database) -> None:
+    """Neither what the breaker counts nor the books of the throttle, in a held snapshot."""
+    configure(database, breaker_failures=0, max_tpm=10**9)
+    enqueue(database, 10)
+    owner = database.connect()
+    dequeue(owner, batch_size=5)
+    claims = "select * from lakequeue.dequeue_tasks('w', 1)"
+    calls = [claims, "select * from lakequeue.agent_status()"]
+
+    def pages() -> list[int]:
+        """Once for what a session reads of the catalog, once to count."""
+        return [[pages_read(owner, statement) for _ in range(2)][1] for statement in calls]
+
+    before = pages()
+    holder = database.connect(autocommit=False)
+    holder.execute("set transaction isolation level repeatable read")
+    holder.execute("select count(*) from lakequeue.agents")
+    owner.execute(
+        """do $$ begin
+             for n in 1 .. 800 loop
+               perform lakequeue._count_outcome(a.id, n % 2 = 0, 'x') from lakequeue.agents a;
+               update lakequeue.throttle_books set no = no + 1;
+               commit;
+             end loop;
+           end $$"""
+    )
+    assert call(owner, "agent_status")[0]["failures_in_a_row"] == 1
+    with database.server.admin(database.name) as admin:
+        admin.execute("analyze")  # plans are made anew, of tables with one row on many pages
+    after = pages()
+    print(before, after)
+    assert [b - a < 15 for a, b in zip(before, after, strict=True)] == [True, True]

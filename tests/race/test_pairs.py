@@ -194,7 +194,7 @@ select 'events of ' || coalesce(p.task::text, 'new'), jsonb_agg(e.kind order by 
  group by 1
 union all
 select 'agent ' || e.key, e.value::text
-  from lakequeue.agents g cross join lateral jsonb_each(to_jsonb(g) - 'failures_in_a_row') e
+  from lakequeue.agents g cross join lateral jsonb_each(to_jsonb(g)) e
 union all
 select 'endpoint ' || m.name || ' ' || e.key, e.value::text
   from lakequeue.model_endpoints m cross join lateral jsonb_each(to_jsonb(m) - 'overdue_at') e

@@ -275,7 +275,7 @@ def test_failures_reported_in_batches_do_not_lock_each_other_out(database: Datab
 
     outcomes = together(database, [work] * 4)
     assert [outcome.result() for outcome in outcomes] == [20] * 4
-    assert 1 <= database.value("select min(failures_in_a_row) from lakequeue.agents") <= 40
+    assert 1 <= database.value("select min(failures) from lakequeue.breaker_books") <= 40
     assert_sound(database)
 
 
