@@ -5,14 +5,17 @@
 
 Each callable gets a connection of its own, opened beforehand, and all are released together by a
 barrier. `repeated` does it again and again, since a race shows only now and then; `holding` is a
-transaction that keeps its locks while others act; `wait_until_blocked` replaces a sleep.
+transaction that keeps its locks while others act; a `Crowd` takes random steps in transactions of
+which some stay open; `wait_until_blocked` replaces a sleep.
 """
 
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -151,3 +154,45 @@ def wait_until_blocked(database: Database, connection: Connection, seconds: floa
             if time.monotonic() > deadline:
                 raise AssertionError(f"nothing blocked the connection within {seconds} s")
             time.sleep(0.005)
+
+
+class Crowd:
+    """Connections that take random steps in transactions, of which some stay open."""
+
+    def __init__(self, database: Database, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.owner = database.connect()
+        self.idle = [database.connect(autocommit=False) for _ in range(4)]
+        self.open: list[Connection] = []
+        self.done: Counter[str] = Counter()
+        for connection in self.idle:  # what is open may hold what others want
+            connection.execute("set lock_timeout = '20ms'")
+            connection.commit()
+
+    def pick(self) -> tuple[Connection, bool]:
+        """One to take a step on, and whether its transaction is open already."""
+        again = bool(self.open) and self.dice.random() < 0.2
+        return self.dice.choice(self.open if again else self.idle), again
+
+    def keep_open(self, connection: Connection) -> None:
+        """Leave its transaction open until `end_one` comes to it."""
+        self.idle.remove(connection)
+        self.open.append(connection)
+
+    def end_first(self, connection: Connection, stays_open: float) -> None:
+        """After the first step in a transaction: commit it, or leave it open so often."""
+        if len(self.idle) > 1 and self.dice.random() < stays_open:
+            self.keep_open(connection)
+        else:
+            connection.commit()
+
+    def end_one(self, commits: float) -> None:
+        """Commit an open transaction so often, or roll it back."""
+        connection = self.open.pop(self.dice.randrange(len(self.open)))
+        connection.commit() if self.dice.random() < commits else connection.rollback()
+        self.idle.append(connection)
+
+    def end_all(self) -> None:
+        """Commit whatever is open."""
+        for connection in self.open:
+            connection.commit()

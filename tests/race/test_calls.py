@@ -7,9 +7,7 @@ time the calls that are read are compared with those there are.
 
 from __future__ import annotations
 
-import random
 import uuid
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +16,7 @@ import pytest
 
 from tests.bench.measure import pages_read
 from tests.conftest import Clock
-from tests.race.harness import Connection, holding, in_background, wait_until_blocked
+from tests.race.harness import Connection, Crowd, holding, in_background, wait_until_blocked
 from tests.race.scene import (
     RESULT,
     Row,
@@ -74,20 +72,13 @@ def unread(database: Database) -> list[int]:
     return list(calls)
 
 
-class Crowd:
-    """Random steps of agents, some in transactions left open."""
+class Agents(Crowd):
+    """Random steps of agents."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
+        super().__init__(database, seed=16)
         self.clock = clock
-        self.dice = random.Random(16)
-        self.owner = database.connect()
         self.owner.execute("set lock_timeout = '20ms'")
-        self.idle = [database.connect(autocommit=False) for _ in range(4)]
-        self.open: list[Connection] = []
-        self.done: Counter[str] = Counter()
-        for connection in self.idle:  # what is open may hold what others want
-            connection.execute("set lock_timeout = '20ms'")
-            connection.commit()
 
     def some(self, condition: str) -> tuple[Row, uuid.UUID]:
         """An attempt that runs and one of its calls, or a new name where none is like that."""
@@ -131,9 +122,7 @@ class Crowd:
         elif kind < 0.39:
             self.attempt(self.owner, self.move)
         elif kind < 0.5 and self.open:
-            connection = self.open.pop(self.dice.randrange(len(self.open)))
-            connection.commit() if self.dice.random() < 0.6 else connection.rollback()
-            self.idle.append(connection)
+            self.end_one(commits=0.6)
         else:
             self.act_on_one()
 
@@ -159,15 +148,9 @@ class Crowd:
         does = self.dice.choice([*[self.ask_anew] * 6, *[self.ask_again] * 2, *[self.settle] * 4])
         if self.dice.random() < 0.05:
             does = self.end
-        again = bool(self.open) and self.dice.random() < 0.2
-        connection = self.dice.choice(self.open if again else self.idle)
-        if not self.attempt(connection, does) or again:
-            return
-        if len(self.idle) > 1 and self.dice.random() < 0.25:
-            self.idle.remove(connection)
-            self.open.append(connection)
-        else:
-            connection.commit()
+        connection, again = self.pick()
+        if self.attempt(connection, does) and not again:
+            self.end_first(connection, stays_open=0.25)
 
 
 def test_whatever_happens_all_open_calls_are_read(database: Database, clock: Clock) -> None:
@@ -178,7 +161,7 @@ def test_whatever_happens_all_open_calls_are_read(database: Database, clock: Clo
     limit_endpoint(database, "here", max_rpm=12)
     limit_endpoint(database, "there", max_rpm=12)
     database.query(f"alter function {RESERVE} set lock_timeout = '2ms'")
-    crowd = Crowd(database, clock)
+    crowd = Agents(database, clock)
     watcher = database.connect(autocommit=False)
     watcher.execute("set default_transaction_isolation = 'repeatable read'")
     watcher.commit()
@@ -201,8 +184,7 @@ def test_whatever_happens_all_open_calls_are_read(database: Database, clock: Clo
     assert moved > 50
     steps = ("granted", "wait", "ask_anew", "ask_again", "settle", "end", "move")
     assert min(crowd.done[step] for step in steps) >= 3, crowd.done
-    for connection in crowd.open:
-        connection.commit()
+    crowd.end_all()
     assert violations(crowd.owner) == []
 
 

@@ -8,8 +8,6 @@ all the time what a claim would find is compared with what there is.
 from __future__ import annotations
 
 import datetime
-import random
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +17,7 @@ from psycopg.types.json import Json
 
 from tests.bench.measure import pages_read
 from tests.conftest import Clock
-from tests.race.harness import Connection, holding
+from tests.race.harness import Connection, Crowd, holding
 from tests.race.scene import (
     RESULT,
     assert_sound,
@@ -60,21 +58,13 @@ select b.lane, max(s.created_from), max(s.id_from)
 """
 
 
-class Crowd:
-    """Random steps of an application, workers and operators, some in transactions left open."""
+class Users(Crowd):
+    """Random steps of an application, workers and operators."""
 
     def __init__(self, database: Database, clock: Clock, seed: int) -> None:
-        self.database = database
+        super().__init__(database, seed)
         self.clock = clock
-        self.dice = random.Random(seed)
         self.now = START
-        self.owner = database.connect()
-        self.idle = [database.connect(autocommit=False) for _ in range(4)]
-        self.open: list[Connection] = []
-        self.done: Counter[str] = Counter()
-        for connection in self.idle:  # what is open may hold what others want
-            connection.execute("set lock_timeout = '20ms'")
-            connection.commit()
 
     def enqueue(self, connection: Connection) -> None:
         for _ in range(self.dice.randint(1, 6)):
@@ -133,9 +123,7 @@ class Crowd:
         elif kind < 0.45:
             self.owner.execute(ADVANCE)
         elif kind < 0.6 and self.open:
-            connection = self.open.pop(self.dice.randrange(len(self.open)))
-            connection.commit() if self.dice.random() < 0.7 else connection.rollback()
-            self.idle.append(connection)
+            self.end_one(commits=0.7)
         else:
             self.act_on_one()
 
@@ -148,15 +136,13 @@ class Crowd:
             *[self.expire, self.cancel, self.retry, self.reprocess, self.set_priorities],
         ]
         does = self.dice.choice(steps)
-        again = bool(self.open) and self.dice.random() < 0.2
-        connection = self.dice.choice(self.open if again else self.idle)
+        connection, again = self.pick()
         try:
             if not again and len(self.idle) > 1 and self.dice.random() < 0.1:
                 # One snapshot for all that it will do, perhaps much later.
                 connection.execute("set transaction isolation level repeatable read")
                 connection.execute("select count(*) from lakequeue.agents")
-                self.idle.remove(connection)
-                self.open.append(connection)
+                self.keep_open(connection)
                 self.done["one snapshot"] += 1
                 return
             does(connection)
@@ -170,13 +156,8 @@ class Crowd:
             if error.sqlstate != "LQ428":  # a dequeue in one that has one snapshot
                 raise
             connection.rollback()
-        if again:
-            return
-        if len(self.idle) > 1 and self.dice.random() < 0.3:
-            self.idle.remove(connection)
-            self.open.append(connection)
-        else:
-            connection.commit()
+        if not again:
+            self.end_first(connection, stays_open=0.3)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -185,7 +166,7 @@ def test_whatever_happens_a_claim_finds_what_there_is_in_its_order(
 ) -> None:
     clock.set(START)
     configure(database, max_attempts=3, max_rate_limited=2, lease_duration="1 minute")
-    crowd = Crowd(database, clock, seed)
+    crowd = Users(database, clock, seed)
     watcher = database.connect(autocommit=False)
     watcher.execute("set default_transaction_isolation = 'repeatable read'")
     watcher.commit()
@@ -204,8 +185,7 @@ def test_whatever_happens_a_claim_finds_what_there_is_in_its_order(
     assert len({lane for lane, _, _ in began}) > 10
     assert there > 1500
     assert min(crowd.done.values()) >= 5, crowd.done
-    for connection in crowd.open:
-        connection.commit()
+    crowd.end_all()
     assert_sound(database)
 
 
