@@ -4,11 +4,11 @@
 -- agent_ids: as _agent_ids gives them. customers: null for all. from_day, to_day: inclusive days of finished_at in the
 --   reporting time zone, null for open.
 -- step: hour (which are kept for 35 days) or day: each of them apart; null: all of them together.
--- Returns rows of one bucket that add up (what is not folded yet may take away); day: of step day; hour: when it begins, of
---   step hour.
+-- Returns rows of one bucket that add up (what is not folded yet may take away); at: when the hour begins, or the midnight of
+--   the day in UTC, since the reporting time zone is not to be asked for each of 50,000 rows.
 create or replace function lakequeue._responses(
   agent_ids integer[], customers text[], from_day date, to_day date, step text default null)
-returns table (day date, hour timestamptz, bucket smallint, tasks bigint)
+returns table (at timestamptz, bucket smallint, tasks bigint)
 language plpgsql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
@@ -29,7 +29,7 @@ begin
     v_last_month := v_end;
   end if;
   return query
-    select case when step = 'day' then h.day end, null::timestamptz, h.bucket, h.tasks
+    select case when step = 'day' then to_timestamp(86400::float8 * (h.day - date '1970-01-01')) end, h.bucket, h.tasks
     from unnest(v_customers) c(customer)
     cross join (values (false, v_first, v_month), (true, v_month, v_last_month), (false, v_last_month, v_end)) r(by_month, first, until)
     cross join lateral (  -- OFFSET keeps these probes, whatever the statistics say
@@ -45,7 +45,7 @@ begin
       offset 0) h
     where step is distinct from 'hour' and r.first < r.until
     union all
-    select null, h.hour, h.bucket, h.tasks
+    select h.hour, h.bucket, h.tasks
     from unnest(v_customers) c(customer)
     cross join lateral (
       select d.hour, d.bucket, d.tasks
@@ -60,7 +60,7 @@ begin
       offset 0) h
     where step = 'hour'
     union all
-    select case when step = 'day' then s.day end, case when step = 'hour' then s.hour end, s.bucket, s.tasks
+    select case step when 'day' then to_timestamp(86400::float8 * (s.day - date '1970-01-01')) when 'hour' then s.hour end, s.bucket, s.tasks
     from task_deltas d
     cross join lateral _delta_sides(d) s
     where d.id > (select _folded_to()) and s.agent_id = any(agent_ids) and s.bucket is not null and s.day >= v_first and s.day < v_end
