@@ -3,8 +3,9 @@
 --
 -- agent_ids: as _agent_ids gives them. customers: null for all. from_day, to_day: inclusive days of finished_at in the
 --   reporting time zone, null for open.
--- step: hour (which are kept for 35 days) or day: a row for each of them; null: all of them together, with at null.
--- Returns at: when that hour or day begins; tasks: more than 0.
+-- step: hour (which are kept for 35 days) or day: each of them apart; null: all of them together.
+-- Returns rows of one bucket that add up (what is not folded yet may take away); at: when the hour begins, or the midnight of
+--   the day in UTC, since the reporting time zone is not to be asked for each of 50,000 rows.
 create or replace function lakequeue._responses(
   agent_ids integer[], customers text[], from_day date, to_day date, step text default null)
 returns table (at timestamptz, bucket smallint, tasks bigint)
@@ -28,49 +29,43 @@ begin
     v_last_month := v_end;
   end if;
   return query
-    with counted as (
-      select case when step = 'day' then h.day end as day, null::timestamptz as hour, h.bucket, h.tasks
-      from unnest(v_customers) c(customer)
-      cross join (values (false, v_first, v_month), (true, v_month, v_last_month), (false, v_last_month, v_end)) r(by_month, first, until)
-      cross join lateral (  -- OFFSET keeps these probes, whatever the statistics say
-        select d.day, d.bucket, d.tasks
-        from response_histogram d
-        where d.agent_id = any(v_agent_ids) and d.customer is null and c.customer is null
-          and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
-        union all
-        select d.day, d.bucket, d.tasks
-        from response_histogram d
-        where d.agent_id = any(v_agent_ids) and d.customer = c.customer
-          and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
-        offset 0) h
-      where step is distinct from 'hour' and r.first < r.until
+    select case when step = 'day' then to_timestamp(86400::float8 * (h.day - date '1970-01-01')) end, h.bucket, h.tasks
+    from unnest(v_customers) c(customer)
+    cross join (values (false, v_first, v_month), (true, v_month, v_last_month), (false, v_last_month, v_end)) r(by_month, first, until)
+    cross join lateral (  -- OFFSET keeps these probes, whatever the statistics say
+      select d.day, d.bucket, d.tasks
+      from response_histogram d
+      where d.agent_id = any(v_agent_ids) and d.customer is null and c.customer is null
+        and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
       union all
-      select null, h.hour, h.bucket, h.tasks
-      from unnest(v_customers) c(customer)
-      cross join lateral (
-        select d.hour, d.bucket, d.tasks
-        from hourly_histogram d
-        where d.agent_id = any(v_agent_ids) and d.customer is null and c.customer is null
-          and d.hour >= v_first::timestamp at time zone v_zone and d.hour < v_end::timestamp at time zone v_zone
-        union all
-        select d.hour, d.bucket, d.tasks
-        from hourly_histogram d
-        where d.agent_id = any(v_agent_ids) and d.customer = c.customer
-          and d.hour >= v_first::timestamp at time zone v_zone and d.hour < v_end::timestamp at time zone v_zone
-        offset 0) h
-      where step = 'hour'
+      select d.day, d.bucket, d.tasks
+      from response_histogram d
+      where d.agent_id = any(v_agent_ids) and d.customer = c.customer
+        and d.by_month = r.by_month and d.day >= r.first and d.day < r.until
+      offset 0) h
+    where step is distinct from 'hour' and r.first < r.until
+    union all
+    select h.hour, h.bucket, h.tasks
+    from unnest(v_customers) c(customer)
+    cross join lateral (
+      select d.hour, d.bucket, d.tasks
+      from hourly_histogram d
+      where d.agent_id = any(v_agent_ids) and d.customer is null and c.customer is null
+        and d.hour >= v_first::timestamp at time zone v_zone and d.hour < v_end::timestamp at time zone v_zone
       union all
-      select case when step = 'day' then s.day end, case when step = 'hour' then s.hour end, s.bucket, s.tasks
-      from task_deltas d
-      cross join lateral _delta_sides(d) s
-      where d.id > (select _folded_to()) and s.agent_id = any(agent_ids) and s.bucket is not null and s.day >= v_first and s.day < v_end
-        and (step is distinct from 'hour' or s.hour is not null)
-        and (customers is null or s.customer = any(customers))
-    )
-    select coalesce(c.hour, c.day::timestamp at time zone v_zone), c.bucket, sum(c.tasks)::bigint
-    from counted c
-    group by c.hour, c.day, c.bucket
-    having sum(c.tasks) > 0;
+      select d.hour, d.bucket, d.tasks
+      from hourly_histogram d
+      where d.agent_id = any(v_agent_ids) and d.customer = c.customer
+        and d.hour >= v_first::timestamp at time zone v_zone and d.hour < v_end::timestamp at time zone v_zone
+      offset 0) h
+    where step = 'hour'
+    union all
+    select case step when 'day' then to_timestamp(86400::float8 * (s.day - date '1970-01-01')) when 'hour' then s.hour end, s.bucket, s.tasks
+    from task_deltas d
+    cross join lateral _delta_sides(d) s
+    where d.id > (select _folded_to()) and s.agent_id = any(agent_ids) and s.bucket is not null and s.day >= v_first and s.day < v_end
+      and (step is distinct from 'hour' or s.hour is not null)
+      and (customers is null or s.customer = any(customers));
 end $$;
 
 comment on function lakequeue._responses(integer[], text[], date, date, text) is

@@ -33,6 +33,11 @@ declare
   v_now timestamptz := _now();
   v_statuses task_status[] := _statuses(statuses);
   v_agent_ids integer[] := _agent_ids(agents);
+  -- asked once instead of in every row
+  v_by_customer boolean := 'customer' = any(by);
+  v_by_agent boolean := 'agent' = any(by);
+  v_by_status boolean := 'status' = any(by);
+  v_by_day boolean := 'day' = any(by);
 begin
   if by is null or not by <@ array['customer', 'agent', 'status', 'day'] then
     raise exception using errcode = 'LQ400', message = 'by must be some of customer, agent, status, day',
@@ -43,10 +48,10 @@ begin
   end if;
   return query
     with finished as materialized (
-      select f.task_id, case when 'customer' = any(by) then f.customer else '' end as customer,
-             case when 'agent' = any(by) then f.agent_id else 0 end as agent_id,
-             case when 'status' = any(by) then f.status else 'enqueued' end as status,
-             case when 'day' = any(by) then f.day else 'infinity' end as day
+      select f.task_id, case when v_by_customer then f.customer else '' end as customer,
+             case when v_by_agent then f.agent_id else 0 end as agent_id,
+             case when v_by_status then f.status else 'enqueued' end as status,
+             case when v_by_day then f.day else 'infinity' end as day
       from _finished_tasks(v_agent_ids, v_statuses, from_day, to_day, customers, most_tasks) f
     ), ledger as materialized (
       -- What is not told apart is the same in all rows, and never null: so groups are found by hash.
@@ -55,10 +60,10 @@ begin
              coalesce(sum(l.ran) filter (where l.finished), 0)::bigint as ran,
              coalesce(sum(l.priced) filter (where l.finished), 0)::bigint as priced
       from (
-        select case when 'customer' = any(by) then m.customer else '' end as customer,
-               case when 'agent' = any(by) then m.agent_id else 0 end as agent_id,
-               case when 'status' = any(by) then m.status else 'enqueued' end as status,
-               case when 'day' = any(by) then coalesce(m.day, '-infinity') else 'infinity' end as day,
+        select case when v_by_customer then m.customer else '' end as customer,
+               case when v_by_agent then m.agent_id else 0 end as agent_id,
+               case when v_by_status then m.status else 'enqueued' end as status,
+               case when v_by_day then coalesce(m.day, '-infinity') else 'infinity' end as day,
                m.tasks, m.llm_cost, m.cost_told, m.ran, m.priced, m.day is not null as finished
         from _ledger(v_agent_ids, v_statuses, customers, from_day, to_day) m
       ) l
@@ -122,7 +127,7 @@ begin
       join jobs j using (customer, agent_id, status, day)
       left join computes c using (customer, agent_id, status, day)
     )
-    select case when 'customer' = any(by) then c.customer end, g.name, case when 'status' = any(by) then c.status::text end,
+    select case when v_by_customer then c.customer end, g.name, case when v_by_status then c.status::text end,
            case when isfinite(c.day) then c.day end, c.kind, c.currency, c.tasks, c.looked_at, c.priced, c.cost, c.median,
            c.as_of
     from costs c

@@ -62,7 +62,7 @@ begin
     ), median as (
       select make_interval(secs => power(1.05::double precision, min(r.bucket) - 0.5)) as response
       from ranked r
-      where r.up_to >= r.total / 2.0
+      where r.total > 0 and r.up_to >= r.total / 2.0
     )
     select s.status::text,
            coalesce(t.tasks, 0)::bigint,

@@ -31,17 +31,25 @@ begin
       union all
       select r.* from _responses(v_agent_ids, customers, from_day, to_day) r
     ), ranked as (
-      select b.at, b.bucket, sum(b.tasks::float8) over (partition by b.at order by b.bucket) as up_to,
-             sum(b.tasks::float8) over (partition by b.at) as total
+      select b.at, b.bucket, sum(b.tasks::float8) over (partition by b.at order by b.bucket) as up_to
       from buckets b
+    ), steps as (
+      select r.at, case when not v_hourly then (r.at at time zone 'UTC')::date end as day, max(r.up_to) as total,
+             array_agg(r.bucket order by r.bucket) as buckets, array_agg(r.up_to order by r.bucket) as up_to
+      from ranked r
+      group by r.at
     )
-    select r.at, case when v_hourly then r.at + interval '1 hour' else ((r.at at time zone v_zone) + interval '1 day') at time zone v_zone end,
-           (r.at at time zone v_zone)::date, max(r.total)::bigint,
-           make_interval(secs => power(1.05::double precision, min(r.bucket) filter (where r.up_to >= 0.5 * r.total) - 0.5)),
-           make_interval(secs => power(1.05::double precision, min(r.bucket) filter (where r.up_to >= 0.95 * r.total) - 0.5))
-    from ranked r
-    group by r.at
-    order by r.at nulls last;
+    select coalesce(s.day::timestamp at time zone v_zone, s.at),
+           coalesce((s.day + 1)::timestamp at time zone v_zone, s.at + interval '1 hour'),
+           coalesce(s.day, (s.at at time zone v_zone)::date), s.total::bigint, p.times[1], p.times[2]
+    from steps s
+    cross join lateral (
+      -- the first bucket up to which there are so many, found by halves: there are 27,000
+      select array_agg(make_interval(secs => power(1.05::double precision,
+               s.buckets[1 + width_bucket(ceil(q.part * s.total) - 0.5, s.up_to)] - 0.5)) order by q.part) as times
+      from (values (0.5), (0.95)) q(part)) p
+    where s.total > 0
+    order by 1 nulls last;
 end $$;
 
 comment on function lakequeue.response_history(date, date, text[], text[]) is

@@ -32,7 +32,8 @@ end $$;
 -- the truth, with what was purged
 create function pg_temp.truth(agent_ids integer[], customers text[], from_day date, to_day date, step text)
 returns table (at timestamptz, bucket smallint, tasks bigint) language sql as $$
-  select case step when 'hour' then date_trunc('hour', c.at, 'Asia/Kolkata') when 'day' then date_trunc('day', c.at, 'Asia/Kolkata') end, c.bucket, sum(c.tasks)::bigint
+  select case step when 'hour' then date_trunc('hour', c.at, 'Asia/Kolkata') when 'day' then date_trunc('day', c.at at time zone 'Asia/Kolkata') at time zone 'UTC' end,
+         c.bucket, sum(c.tasks)::bigint
   from (select t.agent_id, t.customer, t.finished_at as at, lakequeue._response_bucket(t.finished_at - t.created_at) as bucket, 1 as tasks
         from lakequeue.tasks t where t.status = 'completed'
         union all
@@ -58,7 +59,10 @@ from (select date '2026-01-15' + (random() * 100)::integer as from_day from gene
 create function pg_temp.wrong(step text, most integer) returns bigint language sql as $$
   select count(*)
   from (select a.* from asked a where wrong.step in (a.step, 'any') order by random() limit most) q
-  where (select array_agg(r order by r.at, r.bucket) from lakequeue._responses(q.ids, q.customers, q.from_day, q.to_day, nullif(q.step, 'all')) r)
+  where (select array_agg(a order by a.at, a.bucket)
+         from (select r.at, r.bucket, sum(r.tasks)::bigint
+               from lakequeue._responses(q.ids, q.customers, q.from_day, q.to_day, nullif(q.step, 'all')) r
+               group by r.at, r.bucket) a)
     is distinct from (select array_agg(r order by r.at, r.bucket) from pg_temp.truth(q.ids, q.customers, q.from_day, q.to_day, q.step) r)
 $$;
 select cmp_ok((select count(*) from asked q where exists (select from pg_temp.truth(q.ids, q.customers, q.from_day, q.to_day, q.step))), '>', 100::bigint,

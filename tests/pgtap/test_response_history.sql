@@ -1,7 +1,7 @@
 -- Percentiles by the hour, by day and over all are merged from histograms, folded or not, and right within 2.5 %.
 begin;
 \ir scenarios.sql
-select plan(20);
+select plan(21);
 
 select new_agent() as agent \gset
 select is_empty(format('select * from response_history(agents => array[%L])', :'agent'), 'nothing yet: no rows');
@@ -31,6 +31,10 @@ select is((select m.median_response from queue_metrics(agents => array[:'agent']
   (select h.p50 from response_history(agents => array[:'agent']) h where h.day is null), 'the same median as queue_metrics');
 select is((select sum(h.tasks) from response_history('2026-01-02', '2026-01-02', array[:'agent']) h where h.day is null), 1::numeric, 'a range');
 select is((select sum(h.tasks) from response_history(agents => array[:'agent'], customers => '{acme}') h where h.day is null), 20::numeric, 'a customer');
+create temporary table told as select h.* from response_history(agents => array[:'agent']) h;
+select count(record_usage(a.id, 5, 5)) from task_attempts a join tasks t on t.id = a.task_id where t.agent_id = (_agent(:'agent')).id \gset
+select results_eq(format('select * from response_history(agents => array[%L])', :'agent'), 'select * from told',
+  'late reports of usage leave their buckets and enter them again');
 -- by the hour, in a zone whose hours begin elsewhere
 update installation set time_zone = 'Asia/Kolkata';
 select new_agent() as half \gset
