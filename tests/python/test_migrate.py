@@ -334,10 +334,8 @@ def test_what_the_breaker_has_counted_is_kept_by_the_migration(database: Databas
     for agent, failures in outcomes.items():
         call(owner, "configure_agent", agent=agent)
         for failed in failures:
-            owner.execute(
-                "select lakequeue._count_outcome(id, %s, 'x') from lakequeue.agents where name = %s",
-                [failed, agent],
-            )
+            count = "select lakequeue._count_outcome((lakequeue._agent(%s)).id, %s, 'x')"
+            owner.execute(count, [agent, failed])
     counts = {"a": 2, "b": 0, "c": 1, "d": 0}
     read = "select agent, failures_in_a_row from lakequeue.agent_status()"
     assert dict(database.query(read)) == counts
