@@ -125,7 +125,8 @@ def measure(database: Database, completions: int, samples: int, seconds: int) ->
 def prepare(database: Database, samples: int) -> dict[str, Any]:
     """Agents with a backlog, some of whose tasks never end; an attempt that goes on calling."""
     for agent in AGENTS:
-        settings = {"retry_base": "interval '1 second'"} | SETTINGS.get(agent, {})
+        settings = {"retry_base": "interval '1 second'", "lease_duration": "interval '1 day'"}
+        settings |= SETTINGS.get(agent, {})
         named = "".join(f", {name} => {value}" for name, value in settings.items())
         database.query(f"select lakequeue.configure_agent(%s{named})", agent)
         enqueue(database.connect(), agent, 1000 + 12 * samples)
