@@ -1,6 +1,7 @@
 -- Writes a page of the throttle's books. Its number is one higher than the last, so that readers meet the newest first.
 --
--- page: as _limits gave it (no: the page it replaces, null for the first one), with used and booked as they are now.
+-- endpoint_id, agent_id (null: the endpoint's own limits), raised: as _limits gave them; no: of the page that it replaces,
+-- null for the first one. used, booked: as they are now.
 -- Locks: the caller holds the throttle lock of the endpoint.
 create or replace function lakequeue._keep_book(
   endpoint_id integer, agent_id integer, no bigint, used numeric[], booked numeric[], raised numeric[])

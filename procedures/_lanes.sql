@@ -1,12 +1,12 @@
 -- The stretches of the index tasks_claimable in which the claimable tasks of an agent are (claim_books): lane, priorities
 -- and, for a stretch of one priority that begins later than its lane, where. An older answer is a wider one, so it may be
--- read by a later statement.
+-- read by a later statement. agent_id: the agent.
 create or replace function lakequeue._lanes(agent_id integer)
 returns table (lane integer, highest integer, lowest integer, created_from timestamptz, id_from bigint)
 language sql stable
 begin atomic
   select s.lane, s.highest, s.lowest, s.created_from, s.id_from
-  from (select) as always
+  from (select) as always  -- also without a book; unnest fills up the begins with null
   left join lateral (
     select k.lanes, k.highest, k.lowest, k.created_from, k.id_from
     from lakequeue.claim_books k

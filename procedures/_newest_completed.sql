@@ -1,6 +1,6 @@
--- The newest completed tasks under the filter: a bounded read, see _finished_tasks. Of customers it goes no further back than
--- the days that hold 50 tasks of anybody for each one of the sample, since it passes them all: a customer with one task in a
--- thousand has a smaller sample.
+-- The newest completed tasks under the filter: a bounded read, see _finished_tasks. Of customers it passes everybody's tasks
+-- on the days on which they have any, so it ends with the day on which it has passed 50 for each one of the sample (a day is
+-- read whole): a customer with one task in a thousand has a smaller sample.
 --
 -- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics. sample: 1 to 10000.
 -- Returns tasks: at most sample ids; more: there are older ones.
@@ -22,7 +22,7 @@ begin
   if customers is not null then
     select coalesce(min(p.day) filter (where p.passed < 50 * sample), from_day), bool_or(p.passed >= 50 * sample) into v_first, more
     from (
-      select d.day, sum(sum(r.tasks)) over (order by d.day desc) - sum(r.tasks) as passed
+      select d.day, coalesce(sum(sum(r.tasks)) over (order by d.day desc rows between unbounded preceding and 1 preceding), 0) as passed
       from _newest_days(v_agent_ids, v_completed, from_day, to_day, customers, sample + 1) d
       cross join lateral (
         select coalesce(sum(k.tasks), 0) as tasks

@@ -4,6 +4,7 @@
 -- 2^62 on, where it is overtaken only by what is moved later. So most are moved once however long they run: each time leaves
 -- a version of the attempt, which whoever looks it up passes.
 --
+-- endpoints: ids.
 -- Locks: the caller holds the throttle locks of the endpoints exclusively, so that no claim is under way; the attempts that
 -- are moved, locked ones are skipped: without their tasks', so it must be the last that a transaction locks.
 create or replace function lakequeue._note_running(endpoints integer[])
@@ -18,14 +19,14 @@ declare
   v_endpoint_id integer;
   v_ids bigint[];
   v_places bigint[];
-  v_most integer;
+  v_lead integer;
   v_moved bigint[];
   v_book running_books;
 begin
   foreach v_endpoint_id in array endpoints loop
     select coalesce(array_agg(r.id), '{}'), coalesce(array_agg(r.place), '{}') into v_ids, v_places
     from _running(array[v_endpoint_id]) r;
-    v_most := greatest(250, 4 * cardinality(v_ids));
+    v_lead := greatest(250, 4 * cardinality(v_ids));
     select k.* into v_book from running_books k where k.endpoint_id = v_endpoint_id order by k.no desc limit 1;
     if not found then
       insert into running_books (endpoint_id) values (v_endpoint_id) returning * into v_book;
@@ -36,7 +37,7 @@ begin
         select r.id from task_attempts r
         where r.id = any(array(
             select s.id from unnest(v_ids, v_places) s(id, place)
-            where s.place < v_newest - v_most or s.place between c_overtaken and c_overtaken + v_book.overtaken - v_most - 1))
+            where s.place < case when s.place < c_overtaken then v_newest else c_overtaken + v_book.overtaken end - v_lead))
           and r.run_ended_at is null
         order by r.id
         for no key update skip locked))

@@ -19,7 +19,7 @@ begin
              array[0, least(a.raised[2], c.counted[2]), least(a.raised[3], c.counted[3]), least(a.raised[4], c.counted[4]), 0]
                as raised
       from (
-        -- those that run from the place on that running_books says, and all that were overtaken
+        -- those that run: from place_from on, behind which the overtaken stand as well
         select r.*
         from unnest(endpoints) e(id)
         left join lateral (

@@ -4,8 +4,9 @@
 -- agent_ids: as _agent_ids gives them. customers: null for all. from_day, to_day: inclusive days of finished_at in the
 --   reporting time zone, null for open.
 -- step: hour (which are kept for 35 days) or day: each of them apart; null: all of them together.
--- Returns rows of one bucket that add up (what is not folded yet may take away); at: when the hour begins, or the midnight of
---   the day in UTC, since the reporting time zone is not to be asked for each of 50,000 rows.
+-- Returns rows to be added up by at and bucket (what is not folded yet may take away); at: when the hour begins, or the
+--   midnight of the day in UTC, since there may be 50,000 rows, too many to ask the reporting time zone for each; null
+--   without a step.
 create or replace function lakequeue._responses(
   agent_ids integer[], customers text[], from_day date, to_day date, step text default null)
 returns table (at timestamptz, bucket smallint, tasks bigint)

@@ -1,5 +1,5 @@
 -- The attempts at these endpoints whose runs are not known to have ended, from the places on that running_books says: those
--- that others have overtaken stand apart, from 2^62 on (_note_running). In one snapshot, the caller's.
+-- that others have overtaken stand apart, from 2^62 on (_note_running). In one snapshot, the caller's. endpoints: ids.
 create or replace function lakequeue._running(endpoints integer[])
 returns setof lakequeue.task_attempts
 language plpgsql stable

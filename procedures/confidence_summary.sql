@@ -2,7 +2,8 @@
 -- bounded number of rows however long the history.
 --
 -- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
--- sample: how many documents at most, 1 to 10000; of a rare customer fewer (_newest_completed). low: a confidence below this counts as low.
+-- sample: how many documents at most, 1 to 10000; of a rare customer fewer (_newest_completed). low: a
+-- confidence below this counts as low.
 -- Returns one row: documents looked at; rated: those with a confidence; mean of these, null if there are none;
 --   low_rated: how many are below the bound; more: there are older ones that were not looked at.
 -- Errors: LQ400 sample or low out of range, an unknown status; LQ404 an unknown agent.

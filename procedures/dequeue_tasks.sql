@@ -5,14 +5,15 @@
 -- these a worker of job runs serves those that have a job, one of local runs the others, and a name without a row in
 -- workers (a person at psql) both.
 -- Returns the claimed attempts in rule 2's order, second helpings last, with all that their runs need (outcome claimed);
---   one row with outcome busy and nothing else if other workers held the locks (try again in 5 to 20 ms); no row if
---   nothing may be claimed now.
+--   one row with outcome busy and nothing else if others held the locks where something might fit (try again in 5 to
+--   20 ms); no row if nothing may be claimed now.
 -- Errors: LQ428 any isolation level but READ COMMITTED (counts would be stale); LQ400 bad worker or batch size; LQ404
 --   unknown agent; 55P03 see Locks in db/README.md: call again.
 -- Locks: tries the throttle locks of the endpoints that have claimable tasks, exclusive where a limit applies, else
---   shared, from a random start; waits, at most 250 ms, for one of them and only while holding none; then the claimed
---   tasks, skipping locked ones; now and then those of _advance_lanes and _note_running, for which the shared throttle
---   locks are tried exclusively.
+--   shared, from a random start; waits for one of them, only while holding none: 100 ms, then 150 more if a look finds
+--   room there; where several are held the look comes first, and the wait is 150 ms; then the claimed tasks, skipping
+--   locked ones; now and then those of _advance_lanes and _note_running, for which the shared throttle locks are tried
+--   exclusively.
 create or replace function lakequeue.dequeue_tasks(
   worker text, batch_size integer default 10, agents text[] default null)
 returns table (
@@ -35,8 +36,8 @@ declare
   v_shared integer[] := '{}'::integer[];     -- endpoints held without
   v_served integer[] := '{}'::integer[];     -- their agents that have something to claim
   v_busy integer[] := '{}'::integer[];       -- endpoints that somebody else holds
-  v_busy_agents integer[] := '{}'::integer[];
-  v_looked boolean := false;                 -- whether only those of them are left that might have something
+  v_busy_agents integer[] := '{}'::integer[];  -- and their agents
+  v_looked boolean := false;                 -- whether they are only those that have room
   v_limited integer[] := '{}'::integer[];    -- endpoints where a limit applies
   v_admitted record;
   v_claimed bigint[] := '{}'::bigint[];
@@ -75,7 +76,9 @@ begin
     order by random()
   loop
     v_relay := v_endpoint.relay;
-    v_limited := case when v_endpoint.limited then v_limited || v_endpoint.id else v_limited end;
+    if v_endpoint.limited then
+      v_limited := v_limited || v_endpoint.id;
+    end if;
     if v_endpoint.limited and pg_try_advisory_xact_lock(_lock_class(), v_endpoint.id) then
       v_exclusive := v_exclusive || v_endpoint.id;
       v_served := v_served || v_endpoint.agents;
@@ -88,16 +91,19 @@ begin
     end if;
   end loop;
 
-  -- Nothing but what somebody else holds: one of these is waited for. Most locks are free again within milliseconds, which
-  -- costs less than a look, so that comes after 100 ms, or where there is a choice.
+  -- Whatever has work is held by others, so one endpoint is waited for. Its lock is mostly free again within milliseconds,
+  -- and to wait costs less than to look for room: so it looks only after 100 ms, or first where there are several.
   if v_busy <> '{}' and v_served = '{}' then
     v_looked := cardinality(v_busy) > 1 or not _wait_for_endpoint(v_busy[1], v_busy[1] = any(v_limited), 100);
     if v_looked then
       v_busy := _with_room(v_busy, v_busy_agents);
     end if;
-    if not v_looked or v_busy <> '{}' and _wait_for_endpoint(v_busy[1], v_busy[1] = any(v_limited), 150) then
-      v_exclusive := array(select b.id from unnest(v_busy[1:1]) b(id) where b.id = any(v_limited));
-      v_shared := case when v_exclusive = '{}' then v_busy[1:1] else '{}' end;
+    if not v_looked or (v_busy <> '{}' and _wait_for_endpoint(v_busy[1], v_busy[1] = any(v_limited), 150)) then
+      if v_busy[1] = any(v_limited) then
+        v_exclusive := v_busy[1:1];
+      else
+        v_shared := v_busy[1:1];
+      end if;
       v_served := array(select a.id from agents a where a.id = any(v_busy_agents) and a.model_endpoint_id = v_busy[1]);
       v_busy := v_busy[2:];
     end if;
@@ -114,8 +120,8 @@ begin
     exit when cardinality(v_claimed) >= batch_size or not v_admitted.share_used_up;
   end loop;
 
-  -- Where a look without the lock finds no room either, that is no reason to come again at once: workers would keep each
-  -- other busy for ever where every limit is full.
+  -- Who is told busy comes again at once: so only where something might fit, or workers that all look at full limits would
+  -- keep each other busy for ever.
   if v_claimed = '{}' and v_busy <> '{}' and (v_looked or _with_room(v_busy, v_busy_agents) <> '{}') then
     outcome := 'busy';
     return next;

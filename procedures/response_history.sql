@@ -41,13 +41,11 @@ begin
     )
     select coalesce(s.day::timestamp at time zone v_zone, s.at),
            coalesce((s.day + 1)::timestamp at time zone v_zone, s.at + interval '1 hour'),
-           coalesce(s.day, (s.at at time zone v_zone)::date), s.total::bigint, p.times[1], p.times[2]
+           coalesce(s.day, (s.at at time zone v_zone)::date), s.total::bigint,
+           -- the first bucket up to which that part is reached: width_bucket halves the sums, which are whole
+           make_interval(secs => power(1.05::float8, s.buckets[1 + width_bucket(ceil(0.5 * s.total) - 0.5, s.up_to)] - 0.5)),
+           make_interval(secs => power(1.05::float8, s.buckets[1 + width_bucket(ceil(0.95 * s.total) - 0.5, s.up_to)] - 0.5))
     from steps s
-    cross join lateral (
-      -- the first bucket up to which there are so many, found by halves: there are 27,000
-      select array_agg(make_interval(secs => power(1.05::double precision,
-               s.buckets[1 + width_bucket(ceil(q.part * s.total) - 0.5, s.up_to)] - 0.5)) order by q.part) as times
-      from (values (0.5), (0.95)) q(part)) p
     where s.total > 0
     order by 1 nulls last;
 end $$;

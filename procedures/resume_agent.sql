@@ -3,11 +3,12 @@
 --
 -- reason: why. actor: who, as the web process names them.
 -- Errors: LQ404 unknown agent; LQ403 not permitted.
--- Locks: the agent's row, then its endpoint's.
+-- Locks: the agent's row, its book of the breaker, then the endpoint's row.
 create or replace function lakequeue.resume_agent(agent text, reason text default null, actor text default null)
 returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set enable_bitmapscan = off
 as $$
 declare
   v_actor text := _actor(actor);
@@ -17,7 +18,8 @@ begin
   where a.id = v_agent.id and a.paused_at is not null;
   if found then
     update breaker_books k set no = k.no + 1, failures = 0
-    where k.agent_id = v_agent.id and k.no = (select max(b.no) from breaker_books b where b.agent_id = v_agent.id);
+    where k.agent_id = v_agent.id and k.no = (
+      select b.no from breaker_books b where b.agent_id = v_agent.id order by b.no desc limit 1);
     -- Its tasks may have been passed over for too long already: dequeue looks.
     update model_endpoints e set overdue_at = _now() where e.id = v_agent.model_endpoint_id;
     perform _log_event('agent_resumed', agent => v_agent.id, actor => v_actor, reason => reason);

@@ -27,9 +27,9 @@ alter table lakequeue.agents drop column failures_in_a_row;
 alter table lakequeue.running_books
   add column overtaken bigint not null default 0,
   add column overtaken_from bigint;
-comment on column lakequeue.running_books.overtaken is 'How many attempts were moved, each to the place that is 2^62 more than were moved before.';
+comment on column lakequeue.running_books.overtaken is 'How many attempts were moved so far: the next ones get the place that is 2^62 more.';
 comment on column lakequeue.running_books.overtaken_from is
-  'No attempt that was moved and still runs has a lower place, of those from 2^62 on; null: none runs.';
+  'Where those that were moved (to 2^62 and up) and still run begin; null: none of them runs.';
 comment on column lakequeue.running_books.place_from is 'No attempt with a lower place runs, of those that were not moved.';
 comment on column lakequeue.task_attempts.place is
   'Where it stands in task_attempts_spending while it runs: the newest id at its claim; from 2^62 on, if many have overtaken it (_note_running).';

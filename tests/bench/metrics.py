@@ -46,9 +46,9 @@ TOLD_MS = 10
 """What is faster than this may have any ratio."""
 LONGEST_SECONDS = 60
 ROUNDS = (20, 2)
-"""Of each call after its first, by size: the 95th of a hundred is the 19th of twenty."""
+"""Of each call after its first, in full and quick: p95 of twenty is the 19th."""
 PATIENCE_SECONDS = 6
-"""A call that takes so long in all has no further round."""
+"""A call that has taken so long in all, in both databases, has no further round."""
 DAY = datetime.timedelta(days=1)
 
 FILTERS = {

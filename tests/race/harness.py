@@ -174,20 +174,34 @@ class Crowd:
         again = bool(self.open) and self.dice.random() < 0.2
         return self.dice.choice(self.open if again else self.idle), again
 
+    def attempt(
+        self, connection: Connection, does: Callable[[Connection], None], *pardoned: str
+    ) -> bool:
+        """Take a step; false if the database refused it with one of these SQLSTATEs."""
+        try:
+            does(connection)
+        except psycopg.Error as error:
+            if error.sqlstate not in pardoned:
+                raise
+            connection.rollback()
+            return False
+        self.done[does.__name__] += 1
+        return True
+
     def keep_open(self, connection: Connection) -> None:
         """Leave its transaction open until `end_one` comes to it."""
         self.idle.remove(connection)
         self.open.append(connection)
 
     def end_first(self, connection: Connection, stays_open: float) -> None:
-        """After the first step in a transaction: commit it, or leave it open so often."""
+        """After its first step: leave a transaction open, with that probability, or commit."""
         if len(self.idle) > 1 and self.dice.random() < stays_open:
             self.keep_open(connection)
         else:
             connection.commit()
 
     def end_one(self, commits: float) -> None:
-        """Commit an open transaction so often, or roll it back."""
+        """Commit an open transaction, with that probability, or roll it back."""
         connection = self.open.pop(self.dice.randrange(len(self.open)))
         connection.commit() if self.dice.random() < commits else connection.rollback()
         self.idle.append(connection)

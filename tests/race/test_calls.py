@@ -8,10 +8,8 @@ time the calls that are read are compared with those there are.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from typing import Any
 
-import psycopg
 import pytest
 
 from tests.bench.measure import pages_read
@@ -55,6 +53,7 @@ select (select count(*) from there), array(
   select coalesce(t.id, f.id) from there t full join found f using (id)
    where t.id is null or f.id is null)
 """
+IN_THE_WAY = ("55P03", "LQ404")  # others are, or the call has ended meanwhile
 MARKS = """
 select array(select max(k.call_from) from lakequeue.running_books k
               group by k.endpoint_id order by k.endpoint_id)
@@ -120,7 +119,7 @@ class Agents(Crowd):
         elif kind < 0.35:
             call(self.owner, "dequeue_tasks", worker="w", batch_size=2)
         elif kind < 0.39:
-            self.attempt(self.owner, self.move)
+            self.attempt(self.owner, self.move, *IN_THE_WAY)
         elif kind < 0.5 and self.open:
             self.end_one(commits=0.6)
         else:
@@ -131,25 +130,13 @@ class Agents(Crowd):
         where = self.dice.choice(["here", "there"])
         call(connection, "configure_agent", agent="mover", model_endpoint=where)
 
-    def attempt(self, connection: Connection, does: Callable[[Connection], None]) -> bool:
-        """Do that, unless others are in its way."""
-        try:
-            does(connection)
-        except psycopg.Error as error:
-            if error.sqlstate not in ("55P03", "LQ404"):  # or the call has ended meanwhile
-                raise
-            connection.rollback()
-            return False
-        self.done[does.__name__] += 1
-        return True
-
     def act_on_one(self) -> None:
         """A step in a new transaction or one that is open; a new one may stay open."""
         does = self.dice.choice([*[self.ask_anew] * 6, *[self.ask_again] * 2, *[self.settle] * 4])
         if self.dice.random() < 0.05:
             does = self.end
         connection, again = self.pick()
-        if self.attempt(connection, does) and not again:
+        if self.attempt(connection, does, *IN_THE_WAY) and not again:
             self.end_first(connection, stays_open=0.25)
 
 

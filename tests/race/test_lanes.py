@@ -137,26 +137,14 @@ class Users(Crowd):
         ]
         does = self.dice.choice(steps)
         connection, again = self.pick()
-        try:
-            if not again and len(self.idle) > 1 and self.dice.random() < 0.1:
-                # One snapshot for all that it will do, perhaps much later.
-                connection.execute("set transaction isolation level repeatable read")
-                connection.execute("select count(*) from lakequeue.agents")
-                self.keep_open(connection)
-                self.done["one snapshot"] += 1
-                return
-            does(connection)
-            self.done[does.__name__] += 1
-        except (
-            psycopg.errors.LockNotAvailable,
-            psycopg.errors.SerializationFailure,
-        ):
-            connection.rollback()
-        except psycopg.Error as error:
-            if error.sqlstate != "LQ428":  # a dequeue in one that has one snapshot
-                raise
-            connection.rollback()
-        if not again:
+        if not again and len(self.idle) > 1 and self.dice.random() < 0.1:
+            # One snapshot for all that it will do, perhaps much later.
+            connection.execute("set transaction isolation level repeatable read")
+            connection.execute("select count(*) from lakequeue.agents")
+            self.keep_open(connection)
+            self.done["one snapshot"] += 1
+        # LQ428: a dequeue in one that has one snapshot
+        elif self.attempt(connection, does, "55P03", "40001", "LQ428") and not again:
             self.end_first(connection, stays_open=0.3)
 
 
@@ -405,7 +393,7 @@ def test_what_is_finished_is_not_passed_again_and_again(
 
 
 def test_nothing_that_changes_all_the_time_is_passed_by_claims(database: Database) -> None:
-    """Under a held snapshot: neither what the breaker counts nor any of the books."""
+    """Under a held snapshot: what the breaker counts, what the throttle and runs have noted."""
     configure(database, breaker_failures=0, max_tpm=10**9)
     enqueue(database, 10)
     owner = database.connect()
@@ -414,11 +402,11 @@ def test_nothing_that_changes_all_the_time_is_passed_by_claims(database: Databas
     claims = "select * from lakequeue.dequeue_tasks('w', 1)"
     calls = [claims, "select * from lakequeue.agent_status()"]
 
-    def pages() -> list[int]:
+    def read() -> list[int]:
         """Once for what a session reads of the catalog, once to count."""
         return [[pages_read(owner, statement) for _ in range(2)][1] for statement in calls]
 
-    before = pages()
+    before = read()
     holder = database.connect(autocommit=False)
     holder.execute("set transaction isolation level repeatable read")
     holder.execute("select count(*) from lakequeue.agents")
@@ -435,6 +423,6 @@ def test_nothing_that_changes_all_the_time_is_passed_by_claims(database: Databas
     assert call(owner, "agent_status")[0]["failures_in_a_row"] == 1
     with database.server.admin(database.name) as admin:
         admin.execute("vacuum analyze")  # plans are made anew: a row on many pages
-    after = pages()
-    print(before, after)
-    assert [b - a < 15 for a, b in zip(before, after, strict=True)] == [True, True]
+    after = read()
+    # Some pages are new levels of indexes; 800 versions would be more.
+    assert all(b - a < 15 for a, b in zip(before, after, strict=True)), (before, after)
