@@ -8,7 +8,8 @@ from (select distinct on (b.agent_id) b.agent_id, b.failures from lakequeue.brea
 where k.agent_id = a.id and k.failures > 0;
 drop table lakequeue.breaker_books;
 
-update lakequeue.task_attempts set place = coalesce(pg_sequence_last_value('lakequeue.task_attempts_id_seq'), 0)
+update lakequeue.task_attempts
+set place = greatest(pg_sequence_last_value('lakequeue.task_attempts_id_seq'), (select max(k.place_from) from lakequeue.running_books k))
 where place >= 1::bigint << 62 and run_ended_at is null;
 comment on column lakequeue.task_attempts.place is
   'Where it stands in task_attempts_spending while it runs: the newest id at its claim, or when it was last moved (_note_running).';

@@ -324,8 +324,8 @@ class Queue:
         if not served:
             return []
         claimed = self._helping(worker, served, batch_size, math.ceil(batch_size / len(served)))
+        # Each in rule 2's order, the second helping after the first.
         claimed += self._helping(worker, served, batch_size - len(claimed), batch_size)
-        claimed.sort(key=lambda attempt: attempt.task.place)
         self.attempts += claimed
         return [self._claim_answer(attempt) for attempt in claimed]
 

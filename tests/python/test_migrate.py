@@ -332,8 +332,8 @@ def test_calls_that_are_open_are_read_after_the_migration(database: Database) ->
 
 
 @on_one_server
-def test_what_the_breaker_has_counted_is_kept_by_the_migration(database: Database) -> None:
-    """0017: there and back, the newest of each agent."""
+def test_failures_in_a_row_and_long_runs_are_kept_by_the_migration(database: Database) -> None:
+    """0017, there and back: the newest count of each agent, and what was overtaken."""
     owner = database.connect()
     outcomes = {"a": [True, True], "b": [True, False], "c": [True, False, True], "d": []}
     for agent, failures in outcomes.items():
@@ -342,13 +342,24 @@ def test_what_the_breaker_has_counted_is_kept_by_the_migration(database: Databas
             count = "select lakequeue._count_outcome((lakequeue._agent(%s)).id, %s, 'x')"
             owner.execute(count, [agent, failed])
     counts = {"a": 2, "b": 0, "c": 1, "d": 0}
+    call(owner, "enqueue_task", agent="a", document_path="/1")
+    call(owner, "dequeue_tasks", worker="w", batch_size=1)
+    database.query("select setval('lakequeue.task_attempts_id_seq', 1000)")
+    note = "select lakequeue._note_running(array(select id from lakequeue.model_endpoints))"
+    runs = "select count(*) from lakequeue.model_endpoints, lakequeue._running(array[id])"
+    owner.execute(note)
     read = "select agent, failures_in_a_row from lakequeue.agent_status()"
     assert dict(database.query(read)) == counts
     migrate.revert_to(database.conninfo(), "lakequeue-0016-calls")
     rows = "select name, failures_in_a_row from lakequeue.agents"
     assert dict(database.query(rows)) == counts
+    assert database.value("select max(place) from lakequeue.task_attempts") <= 1000
     migrate.migrate(database.conninfo())
     assert dict(database.query(read)) == counts
+    for _ in range(2):
+        assert database.value(runs) == 1
+        assert database.query(VIOLATIONS) == []
+        owner.execute(note)
 
 
 def test_everything_belongs_to_the_owner_role(pristine: Database) -> None:
