@@ -10,10 +10,9 @@
 -- Errors: LQ428 any isolation level but READ COMMITTED (counts would be stale); LQ400 bad worker or batch size; LQ404
 --   unknown agent; 55P03 see Locks in db/README.md: call again.
 -- Locks: tries the throttle locks of the endpoints that have claimable tasks, exclusive where a limit applies, else
---   shared, from a random start; waits for one of them, only while holding none: 100 ms, then 150 more if a look finds
---   room there; where several are held the look comes first, and the wait is 150 ms; then the claimed tasks, skipping
---   locked ones; now and then those of _advance_lanes and _note_running, for which the shared throttle locks are tried
---   exclusively.
+--   shared, from a random start; waits, at most 250 ms, for one of them where there might be room, and only while
+--   holding none; then the claimed tasks, skipping locked ones; now and then those of _advance_lanes and _note_running,
+--   for which the shared throttle locks are tried exclusively.
 create or replace function lakequeue.dequeue_tasks(
   worker text, batch_size integer default 10, agents text[] default null)
 returns table (
@@ -91,14 +90,12 @@ begin
     end if;
   end loop;
 
-  -- Whatever has work is held by others, so one endpoint is waited for. Its lock is mostly free again within milliseconds,
-  -- and to wait costs less than to look for room: so it looks only after 100 ms, or first where there are several.
+  -- Whatever has work is held by others, so one endpoint is waited for; but only where a look without its lock finds room:
+  -- who waits stands in the way of those that reserve tokens there.
   if v_busy <> '{}' and v_served = '{}' then
-    v_looked := cardinality(v_busy) > 1 or not _wait_for_endpoint(v_busy[1], v_busy[1] = any(v_limited), 100);
-    if v_looked then
-      v_busy := _with_room(v_busy, v_busy_agents);
-    end if;
-    if not v_looked or (v_busy <> '{}' and _wait_for_endpoint(v_busy[1], v_busy[1] = any(v_limited), 150)) then
+    v_busy := _with_room(v_busy, v_busy_agents);
+    v_looked := true;
+    if v_busy <> '{}' and _wait_for_endpoint(v_busy[1], v_busy[1] = any(v_limited)) then
       if v_busy[1] = any(v_limited) then
         v_exclusive := v_busy[1:1];
       else
