@@ -3,6 +3,7 @@
 begin;
 \ir scenarios.sql
 select plan(13);
+select without_upkeep();
 
 create temporary table made as select configure_agent('_rl a') as a, configure_agent('_rl b') as b;
 select is(_return_lane(a), 1, 'without a book the first') from made;

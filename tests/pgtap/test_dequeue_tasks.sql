@@ -163,6 +163,7 @@ $$;
 insert into model_endpoints (name, max_tpm) values ('_dq free', null), ('_dq limited', 100000), ('_dq idle', null), ('_dq paused', null);
 insert into agents (name, model_endpoint_id) select name, id from model_endpoints where name in ('_dq free', '_dq limited', '_dq idle', '_dq paused');
 update agents set paused_at = _now(), paused_by = 'x' where name = '_dq paused';
+select without_upkeep();
 select enqueue_task('_dq free', '/f'), enqueue_task('_dq limited', '/l'), enqueue_task('_dq paused', '/p');
 select is(pg_temp.take(array['_dq free', '_dq limited', '_dq idle', '_dq paused']), '/f /l', 'endpoints with and without limits');
 select is(pg_temp.lock_modes('_dq limited'), '{ExclusiveLock}', 'one with limits is locked exclusively');
