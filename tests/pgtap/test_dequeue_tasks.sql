@@ -1,6 +1,7 @@
 -- The worker's call: what it returns and does, the order and fairness of rule 2, and what it refuses. Limits are tested in
 -- test__admit.sql, several workers at once in tests/race.
 begin;
+\ir scenarios.sql
 select plan(70);
 
 select set_clock('2026-03-01 09:00+00');
