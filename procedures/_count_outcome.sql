@@ -3,8 +3,8 @@
 -- failures here. Counted in breaker_books, since each change would leave a version of the agent's row where a snapshot is held.
 --
 -- agent_id: the agent. failed: whether an attempt failed or succeeded. error: what went wrong last.
--- Locks: the agent's row, then its newest book, if that is free: of outcomes in the same instant one counts, and none waits for another (batches
---   of reports hold locks of many tasks).
+-- Locks: the agent's row, if it is free, then its newest book: of outcomes in the same instant one counts, and none waits
+--   for another (batches of reports hold locks of many tasks).
 create or replace function lakequeue._count_outcome(agent_id integer, failed boolean, error text)
 returns void
 language plpgsql volatile
