@@ -3,7 +3,9 @@
 --
 -- worker: its name. batch_size: most tasks to claim, 1 to 1000. agents: names of the agents served, null for all; of
 -- these a worker of job runs serves those that have a job, one of local runs the others, and a name without a row in
--- workers (a person at psql) both.
+-- workers (a person at psql) both. durable: false does not wait until the claims are safe from a crash (as under
+-- synchronous_commit = off, to the end of the transaction), so that nobody at the endpoint waits for that, either: then no
+-- run may start before make_durable has returned.
 -- Returns the claimed attempts in rule 2's order, second helpings last, with all that their runs need (outcome claimed);
 --   one row with outcome busy and nothing else if others held the locks where something might fit (try again in 5 to
 --   20 ms); no row if nothing may be claimed now.
@@ -14,7 +16,7 @@
 --   holding none; then the claimed tasks, skipping locked ones; now and then those of _advance_lanes and _note_running,
 --   for which the shared throttle locks are tried exclusively.
 create or replace function lakequeue.dequeue_tasks(
-  worker text, batch_size integer default 10, agents text[] default null)
+  worker text, batch_size integer default 10, agents text[] default null, durable boolean default true)
 returns table (
   outcome text, task_id bigint, attempt_id bigint, attempt_number integer, agent text, job_id bigint,
   run_key uuid, callback_token text, customer text, document_path text, payload jsonb, page_count integer,
@@ -46,8 +48,10 @@ begin
       message = format('dequeue_tasks cannot run in a %s transaction', current_setting('transaction_isolation')),
       hint = 'Call it in autocommit, or in a READ COMMITTED transaction: limits are counted after the lock.';
   end if;
-  if coalesce(worker, '') = '' or length(worker) > 200 or batch_size is null or batch_size not between 1 and 1000 then
-    raise exception using errcode = 'LQ400', message = 'dequeue_tasks needs a worker''s name and a batch_size of 1 to 1000',
+  if coalesce(worker, '') = '' or length(worker) > 200 or batch_size is null or batch_size not between 1 and 1000
+     or durable is null then
+    raise exception using errcode = 'LQ400',
+      message = 'dequeue_tasks needs a worker''s name, a batch_size of 1 to 1000, and durable to be true or false',
       hint = 'Example: select * from lakequeue.dequeue_tasks(worker => ''me'', batch_size => 10).';
   end if;
   if agents is not null then
@@ -124,6 +128,10 @@ begin
     return next;
   end if;
 
+  if not durable and v_claimed <> '{}' then
+    perform set_config('synchronous_commit', 'off', true);
+  end if;
+
   -- Upkeep with every 64th claim or so: by a hash of an id, so that nobody's turn is always another's.
   if hashint8(v_claimed[1]) & 63 < cardinality(v_claimed) then
     perform _advance_lanes(u.agent_id, u.priorities)
@@ -137,5 +145,5 @@ begin
   end if;
 end $$;
 
-comment on function lakequeue.dequeue_tasks(text, integer, text[]) is
+comment on function lakequeue.dequeue_tasks(text, integer, text[], boolean) is
   'Claims tasks for a worker: throttle and claim in one transaction.';

@@ -430,11 +430,20 @@ class Worker:
         self._full = free <= 0
         if self._full:
             return  # _take_ended sees when that changes
-        rows = self._call("dequeue_tasks", worker=self.name, batch_size=free, agents=self._agents)
+        rows = self._call(
+            "dequeue_tasks",
+            worker=self.name,
+            batch_size=free,
+            agents=self._agents,
+            durable=False,
+        )
         if rows and rows[0]["outcome"] == "busy":
             self._look.due = time.monotonic() + random.uniform(*BUSY_SECONDS)  # noqa: S311
             return
         if rows:
+            # Only now may they start: a crash would have undone the claims. The disk is waited for
+            # here, and not under the throttle lock, where all workers would wait along.
+            self._call("make_durable")
             self._take_runs(rows)
             self._look.due = 0.0
 

@@ -2,7 +2,7 @@
 -- test__admit.sql, several workers at once in tests/race.
 begin;
 \ir scenarios.sql
-select plan(70);
+select plan(76);
 
 select set_clock('2026-03-01 09:00+00');
 -- the paths of what a dequeue claims, in the order it returns them
@@ -196,10 +196,22 @@ select enqueue_task('_dq job', '/4') as task \gset
 select _claim(array[:task], '_dq local', 'local');
 select is((select a.job_id from task_attempts a where a.task_id = :task), null, 'an attempt knows where its run is');
 
+-- --- who does not wait for the disk (what a crash then leaves: tests/race/test_durable.py) ------------
+select count(*) from dequeue_tasks('w', 10, array['_dq job'], durable => false) \gset
+select is(current_setting('synchronous_commit'), 'on', 'a dequeue that claims nothing leaves the commit as it is');
+select enqueue_task('_dq job', '/5'), enqueue_task('_dq job', '/6');
+select is(pg_temp.take(array['_dq job'], 1), '/5', 'a durable claim');
+select is(current_setting('synchronous_commit'), 'on', 'waits for the disk');
+savepoint claims;
+select is((select d.document_path from dequeue_tasks('w', 1, array['_dq job'], durable => false) d), '/6', 'one that is not');
+select is(current_setting('synchronous_commit'), 'off', 'does not, to the end of its transaction');
+rollback to claims;
+
 -- --- refused -------------------------------------------------------------------------------------
 select enqueue_task('_dq a', '/left');
 select throws_ok(format('select * from dequeue_tasks(%s)', a), 'LQ400', null, left(a, 40) || ' is refused')
-from unnest(array['null', $$''$$, $$repeat('x', 201)$$, $$'w', null$$, $$'w', 0$$, $$'w', -1$$, $$'w', 1001$$, $$'w', 2147483647$$]) a;
+from unnest(array['null', $$''$$, $$repeat('x', 201)$$, $$'w', null$$, $$'w', 0$$, $$'w', -1$$, $$'w', 1001$$, $$'w', 2147483647$$,
+  $$'w', durable => null$$]) a;
 select throws_ok($$select * from dequeue_tasks('w', 10, array['_dq a', '_dq nobody'])$$, 'LQ404', null, 'an unknown agent is refused');
 select throws_ok($$select * from dequeue_tasks('w', 10, array[null::text])$$, 'LQ404', null, 'so is null');
 
