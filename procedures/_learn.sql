@@ -8,8 +8,11 @@
 -- From the model calls of the last minute, if they come from at least one minute of runs: run_input_tpm, run_output_tpm,
 --   run_rpm: what its runs used, over the time they ran and did not wait for reserve_tokens; the mean of that and what
 --   was known before. Waiting is left out, or a crowded endpoint would make runs look slow, and slow runs admit more.
+-- All but the errors stand in the agent's row, of which each change leaves a version that every claim passes where a snapshot
+-- is held. So it is written only if some figure would change by more than a twentieth, half of the margin; when it learnt,
+-- and the errors, stand in learning_books.
 -- The last tasks are read in the order of the index tasks_finished, whatever the statistics say.
--- Locks: the agent's row; if it is locked, another time.
+-- Locks: the agent's row, if it is free (else another time), then its newest book.
 create or replace function lakequeue._learn(agent_id integer)
 returns void
 language plpgsql volatile
@@ -24,6 +27,7 @@ declare
   v_endpoints integer[];
   v_used record;
   v_pace record;
+  v_book learning_books;
 begin
   select a.* into v_agent from agents a where a.id = _learn.agent_id for no key update skip locked;
   if not found then
@@ -78,19 +82,41 @@ begin
       where m.attempt_id = a.id) c
   ) r;
 
+  if v_used.attempts >= 20 then
+    v_agent.estimate_factor := v_used.factor;
+  end if;
+  if v_pace.seconds >= 60 and v_pace.requests > 0 then
+    v_agent.run_input_tpm := (coalesce(v_agent.run_input_tpm, v_pace.input_tpm) + v_pace.input_tpm) / 2;
+    v_agent.run_output_tpm := (coalesce(v_agent.run_output_tpm, v_pace.output_tpm) + v_pace.output_tpm) / 2;
+    v_agent.run_rpm := (coalesce(v_agent.run_rpm, v_pace.rpm) + v_pace.rpm) / 2;
+  end if;
   update agents g
-  set learnt_at = v_now,
-      learnt_from = v_used.attempts,
-      estimate_factor = case when v_used.attempts >= 20 then v_used.factor else g.estimate_factor end,
-      estimate_error_p50 = case when v_used.attempts >= 20 then v_used.error_p50 else g.estimate_error_p50 end,
-      estimate_error_p95 = case when v_used.attempts >= 20 then v_used.error_p95 else g.estimate_error_p95 end,
-      run_input_tpm = case when v_pace.seconds >= 60 and v_pace.requests > 0
-                           then (coalesce(g.run_input_tpm, v_pace.input_tpm) + v_pace.input_tpm) / 2 else g.run_input_tpm end,
-      run_output_tpm = case when v_pace.seconds >= 60 and v_pace.requests > 0
-                            then (coalesce(g.run_output_tpm, v_pace.output_tpm) + v_pace.output_tpm) / 2 else g.run_output_tpm end,
-      run_rpm = case when v_pace.seconds >= 60 and v_pace.requests > 0
-                     then (coalesce(g.run_rpm, v_pace.rpm) + v_pace.rpm) / 2 else g.run_rpm end
-  where g.id = v_agent.id;
+  set estimate_factor = v_agent.estimate_factor,
+      run_input_tpm = v_agent.run_input_tpm, run_output_tpm = v_agent.run_output_tpm, run_rpm = v_agent.run_rpm
+  where g.id = v_agent.id and exists (
+    select from (values
+      (g.estimate_factor, v_agent.estimate_factor), (g.run_input_tpm, v_agent.run_input_tpm),
+      (g.run_output_tpm, v_agent.run_output_tpm), (g.run_rpm, v_agent.run_rpm)) f(known, learnt)
+    where abs(f.learnt - coalesce(f.known, 0)) > coalesce(f.known, 0) / 20);
+
+  select k.* into v_book from learning_books k where k.agent_id = v_agent.id order by k.no desc limit 1;
+  v_book.learnt_at := v_now;
+  v_book.learnt_from := v_used.attempts;
+  if v_used.attempts >= 20 then
+    v_book.estimate_error_p50 := v_used.error_p50;
+    v_book.estimate_error_p95 := v_used.error_p95;
+  end if;
+  if v_book.no is null then
+    -- An older snapshot than the first row is told 40001 by the conflict.
+    insert into learning_books (agent_id, learnt_at, learnt_from, estimate_error_p50, estimate_error_p95)
+    values (v_agent.id, v_book.learnt_at, v_book.learnt_from, v_book.estimate_error_p50, v_book.estimate_error_p95)
+    on conflict do nothing;
+  else
+    update learning_books k
+    set no = k.no + 1, learnt_at = v_book.learnt_at, learnt_from = v_book.learnt_from,
+        estimate_error_p50 = v_book.estimate_error_p50, estimate_error_p95 = v_book.estimate_error_p95
+    where k.agent_id = v_agent.id and k.no = v_book.no;
+  end if;
 end $$;
 
 comment on function lakequeue._learn(integer) is 'Learns estimates from an agent''s last completed tasks, and the pace of its runs.';

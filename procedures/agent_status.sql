@@ -63,11 +63,12 @@ begin
                   where a.agent_id = g.id and a.status = 'rate_limited' and a.ended_at > v_now - interval '1 hour'
                   limit 1000) b),
            coalesce((select k.failures from breaker_books k where k.agent_id = g.id order by k.no desc limit 1), 0),
-           g.breaker_failures, g.estimate_factor, g.estimate_error_p50, g.estimate_error_p95, g.learnt_from,
+           g.breaker_failures, g.estimate_factor, learnt.estimate_error_p50, learnt.estimate_error_p95, coalesce(learnt.learnt_from, 0),
            ceil(g.run_input_tpm + g.run_output_tpm)::bigint
     from agents g
     join model_endpoints e on e.id = g.model_endpoint_id
     left join live l on l.agent_id = g.id
+    left join lateral (select k.* from learning_books k where k.agent_id = g.id order by k.no desc limit 1) learnt on true
     left join lateral (
       select sum(s.used[1]) as tasks, sum(s.used[2]) as tokens from spending s where s.agent_id = g.id) mine on true
     where g.id = any(v_agent_ids)

@@ -19,6 +19,7 @@ set search_path = pg_catalog, lakequeue, pg_temp
 set lock_timeout = '100ms'
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set jit = off
 as $$
 declare
@@ -107,13 +108,14 @@ begin
   from (
     select a.id
     from agents a
-    where coalesce(a.learnt_at <= v_now - interval '1 minute', true)
+    left join lateral (select k.learnt_at from learning_books k where k.agent_id = a.id order by k.no desc limit 1) k on true
+    where coalesce(k.learnt_at <= v_now - interval '1 minute', true)
       -- only of those that work, so that an idle database writes nothing
       and coalesce(
         (select true from _running(array[a.model_endpoint_id]) limit 1),
         (select true from task_attempts s
          where s.endpoint_id = a.model_endpoint_id and s.run_ended_at > v_now - interval '2 minutes' limit 1))
-    order by a.learnt_at nulls first, a.id
+    order by k.learnt_at nulls first, a.id
     limit batch_size) l;
 
   -- The next sweeps begin with what is left now (locked, or more than a batch), and ten seconds before it, so that they also

@@ -1,9 +1,8 @@
 -- The throttle's columns, and its table of calls with the indexes that the throttle counts on (but for the one that 0016
--- replaced, and the count of failures, which 0017 moved).
+-- replaced, the count of failures, which 0017 moved, and what 0018 moved).
 select max_input_tpm, max_output_tpm, max_rpm, max_passed_over, overdue_at from lakequeue.model_endpoints where false;
 select max_input_tpm, max_output_tpm, max_rpm, reserves_calls, output_share, breaker_failures,
-       learnt_at, learnt_from, estimate_factor, estimate_error_p50, estimate_error_p95,
-       run_input_tpm, run_output_tpm, run_rpm
+       estimate_factor, run_input_tpm, run_output_tpm, run_rpm
 from lakequeue.agents where false;
 select passed_over_at from lakequeue.tasks where false;
 select reserves_calls, raised from lakequeue.task_attempts where false;

@@ -14,9 +14,16 @@ end $$;
 create function pg_temp.learnt(agent text) returns text language plpgsql as $$
 begin
   perform lakequeue._learn((lakequeue._agent(agent)).id);
-  return (select format('%s: x%s, %s, %s', a.learnt_from, round(a.estimate_factor::numeric, 3), coalesce(round(a.estimate_error_p50::numeric, 3)::text, '-'),
-                        coalesce(round(a.estimate_error_p95::numeric, 3)::text, '-')) from lakequeue.agents a where a.name = agent);
+  return (select format('%s: x%s, %s, %s', s.learnt_from, round(s.estimate_factor::numeric, 3), coalesce(round(s.estimate_error_p50::numeric, 3)::text, '-'),
+                        coalesce(round(s.estimate_error_p95::numeric, 3)::text, '-')) from lakequeue.agent_status(array[agent]) s);
 end $$;
+-- when it last did, and how often
+create function pg_temp.lessons(agent text) returns text language sql as $$
+  select format('%s ago, %s in all', lakequeue._now() - k.learnt_at, k.no)
+  from lakequeue.agents a join lakequeue.learning_books k on k.agent_id = a.id where a.name = agent
+$$;
+-- which version of its row claims read
+create function pg_temp.version(agent text) returns text language sql as $$ select a.ctid::text from lakequeue.agents a where a.name = agent $$;
 select configure_agent('learns', tokens_per_task => 0, tokens_per_page => 1000, estimate_factor => 1);
 select is(pg_temp.learnt('learns'), '0: x1.000, -, -', 'nothing done, nothing learnt');
 select pg_temp.complete('learns', 2, 1000) from generate_series(1, 19);
@@ -45,16 +52,29 @@ select configure_agent('mild', tokens_per_task => 0, tokens_per_page => 1000000,
 select pg_temp.complete('mild', 1, 10) from generate_series(1, 20);
 select matches(pg_temp.learnt('mild'), '^20: x0.010,', 'no less than a hundredth');
 
+-- Whoever claims passes each version of the agent's row, so there is a new one only where that says something.
+select pg_temp.version('mild') as version \gset
+select is(pg_temp.lessons('mild'), '00:00:00 ago, 1 in all', 'when it has learnt is noted');
+select pg_temp.learnt('mild');
+select is(pg_temp.version('mild'), :'version', 'the same lesson again leaves the agent''s row alone');
+select is(pg_temp.lessons('mild'), '00:00:00 ago, 2 in all', 'and is noted all the same');
+update agents set estimate_factor = 0.01 * 1.05 where name = 'mild';
+select pg_temp.version('mild') as version \gset
+select matches(pg_temp.learnt('mild'), '^20: x0.011,', 'a twentieth more or less says nothing');
+select is(pg_temp.version('mild'), :'version', '(so the row is as it was)');
+update agents set estimate_factor = 0.01 * 1.06 where name = 'mild';
+select matches(pg_temp.learnt('mild'), '^20: x0.010,', 'more than that does');
+
 -- sweep_leases calls it, once a minute for each agent
-update agents set learnt_at = null where name = 'mild';
+update learning_books k set learnt_at = '-infinity' from agents a where a.id = k.agent_id and a.name = 'mild';
 select sweep_leases();
-select is((select learnt_at from agents where name = 'mild'), _now(), 'the sweep learns');
+select is(pg_temp.lessons('mild'), '00:00:00 ago, 5 in all', 'the sweep learns');
 select advance('59 seconds');
 select sweep_leases();
-select is((select _now() - learnt_at from agents where name = 'mild'), '59 seconds', 'not more often than once a minute');
+select is(pg_temp.lessons('mild'), '00:00:59 ago, 5 in all', 'not more often than once a minute');
 select advance('1 second');
 select sweep_leases();
-select is((select _now() - learnt_at from agents where name = 'mild'), '0', 'but then');
+select is(pg_temp.lessons('mild'), '00:00:00 ago, 6 in all', 'but then');
 
 -- --- the pace of runs -------------------------------------------------------------------------------
 select configure_agent('paced', reserves_calls => true);

@@ -1,7 +1,7 @@
 -- The place from which open calls are read moves on with them, and takes along those that have been open for long.
 begin;
 \ir scenarios.sql
-select plan(16);
+select plan(23);
 select without_upkeep();
 
 create temporary table run as select start() as attempt;
@@ -17,6 +17,14 @@ create function pg_temp.book() returns bigint language sql as $$
   select k.call_from from lakequeue.running_books k join pg_temp.at on at.id = k.endpoint_id order by k.no desc limit 1
 $$;
 create function pg_temp.open() returns bigint language sql as $$ select count(*) from pg_temp.at cross join lateral lakequeue._open_calls(array[at.id]) $$;
+create function pg_temp.moved() returns text language sql as $$
+  select format('%s moved, from %s', k.calls_overtaken, k.calls_overtaken_from - (1::bigint << 62))
+  from lakequeue.running_books k join pg_temp.at on at.id = k.endpoint_id order by k.no desc limit 1
+$$;
+-- so many calls elsewhere
+create function pg_temp.pass(calls bigint) returns void language sql as $$
+  select setval('lakequeue.model_calls_id_seq', nextval('lakequeue.model_calls_id_seq') + pass.calls)
+$$;
 create function pg_temp.note() returns void language sql as $$ select lakequeue._note_calls(at.id) from pg_temp.at $$;
 
 select is(pg_temp.book(), null, 'nothing is noted at first');
@@ -37,18 +45,32 @@ select isnt(k.place_from, 0::bigint, 'and what is noted of calls leaves those') 
 
 -- one that is open for long
 delete from model_calls c where c.id = :first + 4;
-select setval('model_calls_id_seq', nextval('model_calls_id_seq') + 200);
+select pg_temp.pass(200);
 select pg_temp.note();
 select is(pg_temp.book(), pg_temp.place(:first + 3), 'one that others have overtaken holds it back');
-select setval('model_calls_id_seq', nextval('model_calls_id_seq') + 100);
+select pg_temp.pass(100);
 select pg_temp.place(:first + 3) as before \gset
 select pg_temp.note();
-select ok(pg_temp.place(:first + 3) > :before + 250, 'unless they are many: then it is moved');
-select is(pg_temp.book(), pg_temp.place(:first + 3), 'and holds back nothing');
+select is(pg_temp.place(:first + 3), 1::bigint << 62, 'unless they are many: then it is moved');
+select ok(pg_temp.book() > :before + 250, 'and holds back nothing');
+select is(pg_temp.moved(), '2 moved, from 0', 'those that were moved have a place of their own from which they are read');
 select is(pg_temp.open(), 2::bigint, 'still all are there');
 select is(pg_temp.first(), (:first + 3)::bigint, 'and it is still the first in order');
 select pg_temp.ask(1, false);
 select is(pg_temp.open(), 3::bigint, 'what is asked for later is there, too');
+select max(c.id) as third from model_calls c \gset
+select pg_temp.pass(1000);
+select pg_temp.note();
+select is(pg_temp.place(:first + 3), 1::bigint << 62, 'however many more calls overtake it, it is moved once');
+select is(pg_temp.moved(), '3 moved, from 0', '(the one that was asked for later is moved behind it)');
+update running_books k set calls_overtaken = 250 from at where k.endpoint_id = at.id;
+select pg_temp.note();
+select is(pg_temp.moved(), '250 moved, from 0', '250 that were moved later hold it where it is');
+update running_books k set calls_overtaken = 251 from at where k.endpoint_id = at.id;
+select pg_temp.note();
+select is(format('%s, %s, ', pg_temp.place(:first + 3) - (1::bigint << 62), pg_temp.place(:third) - (1::bigint << 62)) || pg_temp.moved(),
+  '251, 2, 253 moved, from 2', 'more do not');
+select is(pg_temp.open(), 3::bigint, 'and all are there');
 
 -- a sequence that was set back
 select setval('model_calls_id_seq', 1);
@@ -58,6 +80,7 @@ update model_calls c set ended_at = _now(), granted_at = _now() where c.ended_at
 select pg_temp.book() as before \gset
 select pg_temp.note();
 select ok(pg_temp.book() >= :before, 'where none is open it begins with the next, and moves back for nothing');
+select matches(pg_temp.moved(), '^\d+ moved, from $', 'of those that were moved none is read any more');
 
 set session authorization test_agent;
 select throws_ok('select lakequeue._note_calls(1)', '42501', null, 'it is internal: an agent may not call it');

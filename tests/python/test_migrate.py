@@ -327,7 +327,7 @@ def test_calls_that_are_open_are_read_after_the_migration(database: Database) ->
     for _ in range(2):  # before they are moved, and after
         assert [count for _, count in database.query(read)] == counts
         assert database.query(VIOLATIONS) == []
-    assert database.value("select min(place) from lakequeue.model_calls") == 1000
+    assert database.value("select min(place) from lakequeue.model_calls") >= 2**62
     assert call(owner, "reserve_tokens", **ask)[0]["answer"] == "wait"
 
 
@@ -358,6 +358,47 @@ def test_failures_in_a_row_and_long_runs_are_kept_by_the_migration(database: Dat
     assert dict(database.query(read)) == counts
     for _ in range(2):
         assert database.value(runs) == 1
+        assert database.query(VIOLATIONS) == []
+        owner.execute(note)
+
+
+@on_one_server
+def test_lessons_and_long_calls_are_kept_by_the_migration(database: Database) -> None:
+    """0018, there and back: what each agent has learnt, and a call that was overtaken."""
+    owner = database.connect()
+    for agent in ("a", "b"):
+        call(owner, "configure_agent", agent=agent, reserves_calls=True, max_rpm=9)
+    owner.execute(
+        """insert into lakequeue.learning_books
+             (agent_id, no, learnt_at, learnt_from, estimate_error_p50, estimate_error_p95)
+           select (lakequeue._agent('a')).id, n, '2026-01-01'::timestamptz + n * '1 day'::interval,
+                  n, 0.1 * n, 0.2 * n
+             from generate_series(1, 3) n"""
+    )
+    call(owner, "enqueue_task", agent="a", document_path="/1")
+    (row,) = call(owner, "dequeue_tasks", worker="w", batch_size=1)
+    ask = {"attempt": row["attempt_id"], "token": row["callback_token"]}
+    ask |= {"input_tokens": 1, "max_output_tokens": 1}
+    assert call(owner, "reserve_tokens", **ask)[0]["answer"] == "granted"
+    database.query("select setval('lakequeue.model_calls_id_seq', 1000)")
+    note = "select lakequeue._note_calls(id) from lakequeue.model_endpoints"
+    calls = "select count(*) from lakequeue.model_endpoints, lakequeue._open_calls(array[id])"
+    place = "select max(place) from lakequeue.model_calls"
+    owner.execute(note)
+    assert database.value(place) >= 2**62
+    read = """select agent, learnt_from, estimate_error_p50, estimate_error_p95
+                from lakequeue.agent_status()"""
+    learnt = [("a", 3, pytest.approx(0.3), pytest.approx(0.6)), ("b", 0, None, None)]
+    assert database.query(read) == learnt
+    migrate.revert_to(database.conninfo(), "lakequeue-0017-versions")
+    rows = """select name, learnt_from, estimate_error_p50, estimate_error_p95, learnt_at::date::text
+                from lakequeue.agents order by name"""
+    assert database.query(rows) == [(*learnt[0], "2026-01-04"), (*learnt[1], None)]
+    assert database.value(place) == 1000
+    migrate.migrate(database.conninfo())
+    assert database.query(read) == learnt
+    for _ in range(2):  # before it is moved again, and after
+        assert database.value(calls) == 1
         assert database.query(VIOLATIONS) == []
         owner.execute(note)
 

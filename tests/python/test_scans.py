@@ -97,6 +97,7 @@ CALLS = [
         blocks=1500,
     ),
     Call(WORKER, "dequeue_tasks('alive', 10, array['full'])", gives()),
+    Call(WORKER, "make_durable()"),
     Call(
         WORKER,
         "adopt_attempts('alive')",

@@ -520,9 +520,13 @@ def test_what_estimates_have_learnt(queue: Queue, client: FlaskClient) -> None:
     assert re.search(r"Estimate factor \N{MULTIPLICATION SIGN} 1\.\d0 not learnt yet", said)
     assert "Estimate error p50 \N{EN DASH} p95 \N{EN DASH}" in said
     queue.database.query(
-        """update lakequeue.agents set estimate_factor = 1.31, estimate_error_p50 = -0.124,
-             estimate_error_p95 = 0.043, learnt_from = 87, run_input_tpm = 5000,
-             run_output_tpm = 800"""
+        """with learnt as (
+             update lakequeue.agents
+                set estimate_factor = 1.31, run_input_tpm = 5000, run_output_tpm = 800
+             returning id)
+           insert into lakequeue.learning_books
+             (agent_id, learnt_at, learnt_from, estimate_error_p50, estimate_error_p95)
+           select l.id, now(), 87, -0.124, 0.043 from learnt l"""
     )
     said = card(client, AGENT)
     assert "Estimate factor \N{MULTIPLICATION SIGN} 1.31 learnt from 87 attempts" in said

@@ -206,9 +206,11 @@ select 'rule 15: delta ' || d.id || ' came below the mark'
   from lakequeue.task_deltas d where d.id <= lakequeue._folded_to()
 union all
 select 'rule 16: ' || h.what || ' ' || h.id || ' is hidden below ' || h.mark
-  from (select 'open call' as what, c.id, c.place, b.call_from as mark
+  from (select 'open call' as what, c.id, c.place,
+               case when c.place < 1::bigint << 62 then b.call_from
+                    else coalesce(b.calls_overtaken_from, 9223372036854775807) end as mark
           from lakequeue.model_calls c cross join lateral (
-            select k.call_from from lakequeue.running_books k where k.endpoint_id = c.endpoint_id
+            select k.* from lakequeue.running_books k where k.endpoint_id = c.endpoint_id
              order by k.no desc limit 1) b
          where c.ended_at is null
         union all
