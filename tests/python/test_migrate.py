@@ -391,7 +391,8 @@ def test_lessons_and_long_calls_are_kept_by_the_migration(database: Database) ->
     learnt = [("a", 3, pytest.approx(0.3), pytest.approx(0.6)), ("b", 0, None, None)]
     assert database.query(read) == learnt
     migrate.revert_to(database.conninfo(), "lakequeue-0017-versions")
-    rows = """select name, learnt_from, estimate_error_p50, estimate_error_p95, learnt_at::date::text
+    rows = """select name, learnt_from, estimate_error_p50, estimate_error_p95,
+                     learnt_at::date::text
                 from lakequeue.agents order by name"""
     assert database.query(rows) == [(*learnt[0], "2026-01-04"), (*learnt[1], None)]
     assert database.value(place) == 1000

@@ -1,4 +1,4 @@
-"""What a crash of the server leaves of claims that did not wait for the disk, and what runs then."""
+"""What a crash of the server leaves of claims that did not wait for the disk, and of runs."""
 
 from __future__ import annotations
 
