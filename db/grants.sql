@@ -27,7 +27,7 @@ declare
     'configure_agent', 'configure_endpoint', 'set_model_price', 'set_person'];
   c_keep constant text[] := array['quiesce', 'move_here', 'purge_tasks'];
   c_work constant text[] := array[
-    'check_home', 'worker_heartbeat', 'dequeue_tasks', 'make_durable', 'adopt_attempts', 'record_runs', 'runs_to_check',
+    'check_home', 'worker_heartbeat', 'dequeue_tasks', 'confirm_claims', 'adopt_attempts', 'record_runs', 'runs_to_check',
     'extend_leases', 'fail_attempt', 'sweep_leases', 'fold_rollups', 'record_usage', 'attempts_to_settle', 'health', 'schema_version'];
   c_report constant text[] := array[
     'extend_leases', 'reserve_tokens', 'settle_tokens', 'store_result', 'record_callback', 'report_rate_limit',

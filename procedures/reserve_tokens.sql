@@ -5,18 +5,21 @@
 --
 -- attempt, token: as handed to the run. input_tokens: of the prompt. max_output_tokens: what the call may answer at most.
 -- call: the agent's name for this call, a new uuid for each; asking again with it is the same call, so that no answer
---   can be lost. Without one the answer names it.
+--   can be lost. Without one the answer names it. durable: false does not wait until a grant is safe from a crash (as under
+--   synchronous_commit = off, to the end of the transaction), so that nobody at the endpoint waits for that, either: then the
+--   call may start only when asking again, without false, was answered granted, which takes no lock where it was granted.
 -- Returns one row: answer granted (call now, then settle_tokens), wait (ask again, with call_id, after wait; one that has
 --   not asked for 10 seconds holds up nobody), lost or cancel (as extend_leases: stop); call_id: the call; wait: null
 --   unless waiting. Higher priority goes first, then who asked first: a call passes others only as far as those fit
 --   beside it, or wait for a limit that is not its own.
 -- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 impossible numbers; LQ409 the call was settled; LQ413 a call that
 --   no window of a limit can hold: make it smaller; LQ428 another isolation level than READ COMMITTED.
--- Locks: the throttle locks of the attempt's endpoint and, if its agent has moved since, of the agent's new one, by id; if
---   they are not to be had within 250 ms the answer is wait. Then the attempt, tried; the call; now and then those of
+-- Locks: none for a call that is granted already. Else the throttle locks of the attempt's endpoint and, if its agent has moved
+--   since, of the agent's new one, by id; if they are not to be had within 250 ms the answer is wait. Then the attempt, tried; the call; now and then those of
 --   _note_calls.
 create or replace function lakequeue.reserve_tokens(
-  attempt bigint, token text, input_tokens bigint, max_output_tokens bigint, call uuid default gen_random_uuid())
+  attempt bigint, token text, input_tokens bigint, max_output_tokens bigint, call uuid default gen_random_uuid(),
+  durable boolean default true)
 returns table (answer text, call_id uuid, wait interval)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -44,12 +47,27 @@ begin
       message = format('reserve_tokens cannot run in a %s transaction', current_setting('transaction_isolation')),
       hint = 'Call it in autocommit, or in a READ COMMITTED transaction: limits are counted after the lock.';
   end if;
-  if call is null or input_tokens is null or max_output_tokens is null
+  if call is null or input_tokens is null or max_output_tokens is null or durable is null
      or not (input_tokens between 0 and 1000000000 and max_output_tokens between 0 and 1000000000) then
     raise exception using errcode = 'LQ400', message = 'a call needs input_tokens and max_output_tokens, 0 to 10^9',
       hint = 'Count the prompt''s tokens; max_output_tokens is the max_tokens of the request; call is a uuid.';
   end if;
   call_id := call;
+
+  -- The answer was lost on its way, or did not wait for the disk. It stays granted until it ends.
+  if exists (
+    select from model_calls c
+    where c.attempt_id = attempt and c.key = call and c.granted_at is not null and c.ended_at is null
+      and (select a.status from task_attempts a where a.id = attempt) = 'running'
+      and (select t.cancel_requested_at from tasks t where t.id = v_task_id) is null)
+  then
+    if durable then
+      perform _flush_commits();
+    end if;
+    answer := 'granted';
+    return next;
+    return;
+  end if;
 
   select array(select distinct e.id from unnest(array[a.endpoint_id, g.model_endpoint_id]) e(id) order by e.id)
   into v_endpoints
@@ -96,7 +114,10 @@ begin
   if v_kept.ended_at is not null then
     raise exception using errcode = 'LQ409', message = format('call %s of attempt %s has ended', call, attempt),
       hint = 'Name every call anew.';
-  elsif v_kept.granted_at is not null then  -- the answer was lost on its way
+  elsif v_kept.granted_at is not null then  -- to another session, a moment ago
+    if durable then
+      perform _flush_commits();
+    end if;
     answer := 'granted';
     return next;
     return;
@@ -178,11 +199,14 @@ begin
   if v_call is distinct from v_kept then
     v_call := _keep_call(v_call);
   end if;
+  if not durable then
+    perform set_config('synchronous_commit', 'off', true);
+  end if;
   if v_new and hashint8(v_call.id) & 63 = 0 then  -- upkeep, with every 64th call or so
     perform _note_calls(v_call.endpoint_id);
   end if;
   return next;
 end $$;
 
-comment on function lakequeue.reserve_tokens(bigint, text, bigint, bigint, uuid) is
+comment on function lakequeue.reserve_tokens(bigint, text, bigint, bigint, uuid, boolean) is
   'An agent asks before a model call: granted, or how long to wait.';

@@ -126,6 +126,8 @@ class _Submission:
     run_id: int | None
     """What its run will be called, if that is known before it starts."""
     expires: float
+    confirmed: bool
+    """Whether no crash can undo the claim any more."""
     noted: bool = False
     backoff: Backoff = field(default_factory=lambda: Backoff(1.0, 10.0))
     call: Future[int] | None = None
@@ -441,10 +443,7 @@ class Worker:
             self._look.due = time.monotonic() + random.uniform(*BUSY_SECONDS)  # noqa: S311
             return
         if rows:
-            # Only now may they start: a crash would have undone the claims. The disk is waited for
-            # here, and not under the throttle lock, where all workers would wait along.
-            self._call("make_durable")
-            self._take_runs(rows)
+            self._take_runs(rows, confirmed=False)
             self._look.due = 0.0
 
     def _adopt_attempts(self) -> None:
@@ -456,7 +455,7 @@ class Worker:
                 "adopt_attempts", worker=self.name, batch_size=free, agents=self._agents
             )
             if rows:
-                self._take_runs(rows)
+                self._take_runs(rows, confirmed=True)
                 self._adopt.due = 0.0
 
     def _free_places(self) -> int:
@@ -465,13 +464,13 @@ class Worker:
         taken = self._relay.alive() + len(self._submissions)
         return min(self._batch_size, self._relay.capacity - taken)
 
-    def _take_runs(self, rows: list[dict[str, Any]]) -> None:
+    def _take_runs(self, rows: list[dict[str, Any]], confirmed: bool) -> None:
         self._happened()
         for row in rows:
             run = Run.from_row(row)
             expires = time.monotonic() + run.lease_duration.total_seconds()
             run_id = self._relay.name(run)
-            self._submissions[run.attempt_id] = _Submission(run, run_id, expires)
+            self._submissions[run.attempt_id] = _Submission(run, run_id, expires, confirmed)
             log.info(
                 "task %d: %s attempt %d (number %d)",
                 run.task_id,
@@ -483,6 +482,7 @@ class Worker:
 
     def _submit(self) -> None:
         """Submit what is claimed; where it is open whether that worked, again with the same key."""
+        self._confirm_claims()
         self._note_names()
         for submission in list(self._submissions.values()):
             due = submission.backoff.due <= time.monotonic() and not self._draining
@@ -493,6 +493,32 @@ class Worker:
                 self._take_submission(submission, call)
         self._record_runs()
         self._look_if_free()
+
+    def _confirm_claims(self) -> None:
+        """Wait until claims are safe from a crash; what a crash has undone meanwhile is no more.
+
+        The disk is waited for here, and not at the claim, where all workers would wait along.
+        """
+        claims = {
+            attempt_id: submission.run.run_key
+            for attempt_id, submission in self._submissions.items()
+            if not submission.confirmed
+        }
+        if not claims or self._draining:
+            return
+        rows = self._call(
+            "confirm_claims",
+            worker=self.name,
+            attempts=list(claims),
+            run_keys=list(claims.values()),
+        )
+        confirmed = {row["confirm_claims"] for row in rows}
+        for attempt_id in claims:
+            if attempt_id in confirmed:
+                self._submissions[attempt_id].confirmed = True
+            else:
+                log.warning("attempt %d is not started: it is not ours any more", attempt_id)
+                del self._submissions[attempt_id]
 
     def _note_names(self) -> None:
         """Note the runs whose ids are known before they start; only what is ours may start.

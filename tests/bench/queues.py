@@ -86,13 +86,21 @@ class Lakequeue(Queue):
             )
 
     def dequeue(self, client: Connection, count: int) -> list[Any]:
-        """All columns, as a worker needs them."""
+        """All columns, as a worker needs them; with limits, where claims have to wait for each
+        other, the disk is waited for as a worker does: after the claim.
+        """
         rows = client.execute(
-            "select outcome, attempt_id, callback_token, document_path, payload, parameters"
-            " from lakequeue.dequeue_tasks('w', %s)",
-            [count],
+            "select outcome, attempt_id, callback_token, run_key, document_path, payload,"
+            " parameters from lakequeue.dequeue_tasks('w', %s, durable => %s)",
+            [count, not self.limits],
         ).fetchall()
-        return [row[1:3] for row in rows if row[0] == "claimed"]
+        claims = [row for row in rows if row[0] == "claimed"]
+        if self.limits and claims:
+            client.execute(
+                "select count(*) from lakequeue.confirm_claims('w', %s, %s)",
+                [[row[1] for row in claims], [row[3] for row in claims]],
+            )
+        return [row[1:3] for row in claims]
 
     def complete(self, client: Connection, claims: list[Any]) -> None:
         """With result and usage, by record_callback for one, record_callbacks for many."""

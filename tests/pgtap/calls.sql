@@ -29,6 +29,7 @@ begin
     ('callbacks', null, jsonb_build_array(jsonb_build_object(
       'attempt', v_attempt, 'token', v_token, 'outcome', 'failure', 'error_class', '§', 'error', '§', 'trace_id', '§'))),
     ('outcome', null, 'failure'), ('error_class', null, 'c'), ('trace_id', null, 'tr-1'), ('run_id', null, 7), ('run_ids', null, '{7}'),
+    ('run_keys', null, '{11111111-1111-1111-1111-111111111111}'), ('durable', null, true),
     ('call', null, '11111111-1111-1111-1111-111111111111'), ('max_output_tokens', null, 10),
     ('input_tokens', 'bigint[]', '{1}'), ('output_tokens', 'bigint[]', '{1}'), ('cached_tokens', 'bigint[]', '{0}'),
     ('input_tokens', 'bigint', '100'), ('output_tokens', 'bigint', '10'), ('cached_tokens', 'bigint', '0'),

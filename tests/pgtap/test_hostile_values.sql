@@ -66,6 +66,12 @@ cross join lateral (
                              format('array(select n from generate_series(1, 5000) n)::%s[]', a.type)]) v
 ) as v(value);
 
+insert into scenario.hostile
+select 'uuid[]', v.value, false
+from unnest(array[
+  'null', '''{}''', 'array[null]::uuid[]', 'array[gen_random_uuid()]', 'array[[gen_random_uuid()], [gen_random_uuid()]]',
+  'array(select gen_random_uuid() from generate_series(1, 5000))']) v(value);
+
 -- --- trying one ----------------------------------------------------------------------------------
 
 -- A NaN, or a time or a length that Python has no type for.

@@ -25,7 +25,7 @@ insert into scenario.may_execute values
   ('operator',                'configure_agent configure_endpoint set_model_price set_person quiesce move_here purge_tasks'),
   -- work
   ('worker',
-    'worker_heartbeat dequeue_tasks make_durable adopt_attempts record_runs runs_to_check fail_attempt sweep_leases fold_rollups record_usage
+    'worker_heartbeat dequeue_tasks confirm_claims adopt_attempts record_runs runs_to_check fail_attempt sweep_leases fold_rollups record_usage
      attempts_to_settle'),
   ('web worker',              'check_home'),
   -- reports of agents, each with the token of its attempt

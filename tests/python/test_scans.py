@@ -97,7 +97,11 @@ CALLS = [
         blocks=1500,
     ),
     Call(WORKER, "dequeue_tasks('alive', 10, array['full'])", gives()),
-    Call(WORKER, "make_durable()"),
+    Call(
+        WORKER,
+        "confirm_claims('alive', array[%(running)s::bigint], array[gen_random_uuid()])",
+        gives(),
+    ),
     Call(
         WORKER,
         "adopt_attempts('alive')",

@@ -32,7 +32,7 @@ from tests.servers import Database
 
 pytestmark = pytest.mark.parametrize("server", ["embedded"], indirect=True)
 
-RESERVE = "lakequeue.reserve_tokens(bigint, text, bigint, bigint, uuid)"
+RESERVE = "lakequeue.reserve_tokens(bigint, text, bigint, bigint, uuid, boolean)"
 # The upkeep of every 64th call or so, where nobody holds the endpoint's lock.
 NOTE = """
 select lakequeue._note_calls(e.id) from lakequeue.model_endpoints e

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from collections.abc import Iterator
 
 import psycopg
@@ -11,7 +13,7 @@ from lakequeue import database as db
 from lakequeue.relay.base import Run
 from lakequeue.worker import Worker
 from tests.python.test_worker import TroubledRelay, running, until
-from tests.race.scene import assert_sound, call, configure, enqueue
+from tests.race.scene import Row, assert_sound, call, configure, enqueue
 from tests.servers import SERVER_NAMES, Database, Server, temporary
 
 # Nothing but who waits for it has WAL written within ten seconds.
@@ -45,7 +47,7 @@ def status(database: Database) -> str:
     return str(found[0])
 
 
-def claim(database: Database, *, durable: bool) -> dict[str, object]:
+def claim(database: Database, *, durable: bool) -> Row:
     with database.connect("test_worker") as connection:
         (row,) = call(connection, "dequeue_tasks", worker="w", durable=durable)
     assert row["outcome"] == "claimed"
@@ -79,12 +81,77 @@ def test_one_that_did_not_wait_never_was(crashing: Database) -> None:
     assert refused.value.sqlstate in ("LQ401", "LQ404"), "the lost token is not the new one"
 
 
-def test_make_durable_waits_for_all_that_was_committed(crashing: Database) -> None:
-    claim(crashing, durable=False)
-    with crashing.connect("test_worker") as connection:
-        call(connection, "make_durable")
+def confirmed(database: Database, claimed: Row) -> list[int]:
+    with database.connect("test_worker") as connection:
+        rows = call(
+            connection,
+            "confirm_claims",
+            worker="w",
+            attempts=[claimed["attempt_id"]],
+            run_keys=[claimed["run_key"]],
+        )
+    return [row["confirm_claims"] for row in rows]
+
+
+def test_a_claim_is_confirmed_once_it_is_on_the_disk(crashing: Database) -> None:
+    claimed = claim(crashing, durable=False)
+    assert confirmed(crashing, claimed) == [claimed["attempt_id"]]
     crash(crashing)
     assert status(crashing) == "processing"
+    assert confirmed(crashing, claimed) == [claimed["attempt_id"]], "asking again does no harm"
+
+
+def test_what_a_crash_has_undone_is_not_confirmed(crashing: Database) -> None:
+    lost = claim(crashing, durable=False)
+    crash(crashing)
+    assert confirmed(crashing, lost) == []
+    again = claim(crashing, durable=False)
+    assert confirmed(crashing, lost) == [], "nor by a later claim, whatever its id"
+    assert confirmed(crashing, again) == [again["attempt_id"]]
+
+
+def test_a_grant_is_safe_once_it_was_asked_for_again(crashing: Database) -> None:
+    configure(crashing, reserves_calls=True, max_rpm=2)
+    run = claim(crashing, durable=True)
+    keys = [uuid.uuid4() for _ in range(3)]
+
+    def ask(key: uuid.UUID, *, durable: bool) -> str:
+        with crashing.connect("test_agent") as agent:
+            (row,) = call(
+                agent,
+                "reserve_tokens",
+                attempt=run["attempt_id"],
+                token=run["callback_token"],
+                input_tokens=1,
+                max_output_tokens=1,
+                call=key,
+                durable=durable,
+            )
+        return str(row["answer"])
+
+    assert ask(keys[0], durable=False) == "granted"
+    crash(crashing)
+    granted = "select key from lakequeue.model_calls where granted_at is not null order by id"
+    assert crashing.query(granted) == [], "it never was"
+    assert ask(keys[0], durable=True) == "granted"
+    with holding_throttle_locks(crashing):
+        assert ask(keys[1], durable=False) == "wait", "others are there first"
+        assert ask(keys[0], durable=True) == "granted", "what is granted needs no lock"
+    assert ask(keys[1], durable=False) == "granted"
+    assert ask(keys[1], durable=True) == "granted"
+    crash(crashing)
+    assert crashing.query(granted) == [(key,) for key in keys[:2]]
+    assert ask(keys[2], durable=True) == "wait"
+
+
+@contextlib.contextmanager
+def holding_throttle_locks(database: Database) -> Iterator[None]:
+    with database.connect() as connection, connection.transaction():
+        connection.execute(
+            "select pg_advisory_xact_lock(lakequeue._lock_class(), e.id)"
+            " from lakequeue.model_endpoints e"
+        )
+        yield
 
 
 class CrashingRelay(TroubledRelay):
@@ -110,6 +177,35 @@ def test_no_run_starts_before_its_claim_is_durable(crashing: Database) -> None:
         until(lambda: attempts(crashing))
     (run,) = relay.submitted
     assert attempts(crashing) == [(run.attempt_id, run.run_key)]
+
+
+def test_what_a_crash_undoes_before_it_is_confirmed_is_not_started(crashing: Database) -> None:
+    """The worker asks again what it could not confirm, and goes on with what it claims anew."""
+    worker = CrashedWorker(crashing)
+    with running(worker):
+        until(lambda: worker.claimed)
+        crashing.server.start_again()
+        until(lambda: worker.relay.submitted)
+    (run,) = worker.relay.submitted
+    (claimed, *_) = worker.claimed
+    assert run.run_key != claimed["run_key"]
+    assert attempts(crashing) == [(run.attempt_id, run.run_key)]
+
+
+class CrashedWorker(Worker):
+    """One whose server crashes between a claim and its confirmation, the first time."""
+
+    def __init__(self, database: Database) -> None:
+        self.relay = TroubledRelay()
+        self.claimed: list[Row] = []
+        self.database = database
+        super().__init__(database.conninfo("test_worker"), self.relay)
+
+    def _take_runs(self, rows: list[Row], confirmed: bool) -> None:
+        if not self.claimed:
+            self.database.server.crash()
+        self.claimed += rows
+        super()._take_runs(rows, confirmed)
 
 
 def attempts(database: Database) -> list[tuple[object, ...]]:

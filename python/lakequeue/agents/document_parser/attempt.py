@@ -162,19 +162,25 @@ class Attempt:
 
         Raises Stopped if the run has to stop, LakequeueError LQ413 if the call never fits.
         """
-        (row,) = self._call(
-            "reserve_tokens",
-            self.patience,
-            attempt=self.attempt_id,
-            token=self._token,
-            input_tokens=input_tokens,
-            max_output_tokens=max_output_tokens,
-            call=call,
-        )
-        if row["answer"] in (LOST, CANCEL):
-            self.stop(row["answer"])
-            raise Stopped(row["answer"])
-        return float(row["wait"].total_seconds()) if row["answer"] == "wait" else None
+        # What is granted is asked for again, which waits for the disk: at the first time everybody
+        # at the endpoint would have to wait along.
+        for durable in (False, True):
+            (row,) = self._call(
+                "reserve_tokens",
+                self.patience,
+                attempt=self.attempt_id,
+                token=self._token,
+                input_tokens=input_tokens,
+                max_output_tokens=max_output_tokens,
+                call=call,
+                durable=durable,
+            )
+            if row["answer"] in (LOST, CANCEL):
+                self.stop(row["answer"])
+                raise Stopped(row["answer"])
+            if row["answer"] == "wait":
+                return float(row["wait"].total_seconds())
+        return None
 
     def settle_call(self, call: UUID, usage: Usage | None) -> None:
         """Tell that a model call has ended, and what it used if that is known."""
