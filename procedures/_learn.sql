@@ -7,10 +7,10 @@
 --   estimate_error_p50, _p95: of used over estimated, minus 1, as they were claimed.
 -- From the model calls of the last minute, if they come from at least one minute of runs: run_input_tpm, run_output_tpm,
 --   run_rpm: what its runs used, over the time they ran and did not wait for reserve_tokens; the mean of that and what
---   was known before. Waiting is left out, or a crowded endpoint would make runs look slow, and slow runs admit more.
+--   was known before (_smoothed). Waiting is left out, or a crowded endpoint would make runs look slow, and slow runs admit more.
 -- All but the errors stand in the agent's row, of which each change leaves a version that every claim passes where a snapshot
--- is held. So it is written only if some figure would change by more than a twentieth, half of the margin; when it learnt,
--- and the errors, stand in learning_books.
+-- is held. So a figure that differs from what is known by no more than a twentieth changes nothing (the factor is a tenth too
+-- large on purpose). When it learnt, and the errors, stand in learning_books.
 -- The last tasks are read in the order of the index tasks_finished, whatever the statistics say.
 -- Locks: the agent's row, if it is free (else another time), then its newest book.
 create or replace function lakequeue._learn(agent_id integer)
@@ -82,22 +82,20 @@ begin
       where m.attempt_id = a.id) c
   ) r;
 
-  if v_used.attempts >= 20 then
+  if v_used.attempts >= 20 and abs(v_used.factor - v_agent.estimate_factor) > v_agent.estimate_factor / 20 then
     v_agent.estimate_factor := v_used.factor;
   end if;
   if v_pace.seconds >= 60 and v_pace.requests > 0 then
-    v_agent.run_input_tpm := (coalesce(v_agent.run_input_tpm, v_pace.input_tpm) + v_pace.input_tpm) / 2;
-    v_agent.run_output_tpm := (coalesce(v_agent.run_output_tpm, v_pace.output_tpm) + v_pace.output_tpm) / 2;
-    v_agent.run_rpm := (coalesce(v_agent.run_rpm, v_pace.rpm) + v_pace.rpm) / 2;
+    v_agent.run_input_tpm := _smoothed(v_agent.run_input_tpm, v_pace.input_tpm);
+    v_agent.run_output_tpm := _smoothed(v_agent.run_output_tpm, v_pace.output_tpm);
+    v_agent.run_rpm := _smoothed(v_agent.run_rpm, v_pace.rpm);
   end if;
   update agents g
   set estimate_factor = v_agent.estimate_factor,
       run_input_tpm = v_agent.run_input_tpm, run_output_tpm = v_agent.run_output_tpm, run_rpm = v_agent.run_rpm
-  where g.id = v_agent.id and exists (
-    select from (values
-      (g.estimate_factor, v_agent.estimate_factor), (g.run_input_tpm, v_agent.run_input_tpm),
-      (g.run_output_tpm, v_agent.run_output_tpm), (g.run_rpm, v_agent.run_rpm)) f(known, learnt)
-    where abs(f.learnt - coalesce(f.known, 0)) > coalesce(f.known, 0) / 20);
+  where g.id = v_agent.id
+    and (g.estimate_factor, g.run_input_tpm, g.run_output_tpm, g.run_rpm)
+      is distinct from (v_agent.estimate_factor, v_agent.run_input_tpm, v_agent.run_output_tpm, v_agent.run_rpm);
 
   select k.* into v_book from learning_books k where k.agent_id = v_agent.id order by k.no desc limit 1;
   v_book.learnt_at := v_now;
@@ -107,7 +105,7 @@ begin
     v_book.estimate_error_p95 := v_used.error_p95;
   end if;
   if v_book.no is null then
-    -- An older snapshot than the first row is told 40001 by the conflict.
+    -- Under REPEATABLE READ a first row that somebody else has written meanwhile is a conflict (40001).
     insert into learning_books (agent_id, learnt_at, learnt_from, estimate_error_p50, estimate_error_p95)
     values (v_agent.id, v_book.learnt_at, v_book.learnt_from, v_book.estimate_error_p50, v_book.estimate_error_p95)
     on conflict do nothing;

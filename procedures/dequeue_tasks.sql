@@ -3,9 +3,8 @@
 --
 -- worker: its name. batch_size: most tasks to claim, 1 to 1000. agents: names of the agents served, null for all; of
 -- these a worker of job runs serves those that have a job, one of local runs the others, and a name without a row in
--- workers (a person at psql) both. durable: false does not wait until the claims are safe from a crash (as under
--- synchronous_commit = off, to the end of the transaction), so that nobody at the endpoint waits for that, either: then only
--- what confirm_claims confirms may start.
+-- workers (a person at psql) both. durable: false commits without waiting for the disk, so that the throttle lock is not held
+-- meanwhile; so does all of its transaction. Start only what confirm_claims then confirms.
 -- Returns the claimed attempts in rule 2's order, second helpings last, with all that their runs need (outcome claimed);
 --   one row with outcome busy and nothing else if others held the locks where something might fit (try again in 5 to
 --   20 ms); no row if nothing may be claimed now.

@@ -5,9 +5,9 @@
 --
 -- attempt, token: as handed to the run. input_tokens: of the prompt. max_output_tokens: what the call may answer at most.
 -- call: the agent's name for this call, a new uuid for each; asking again with it is the same call, so that no answer
---   can be lost. Without one the answer names it. durable: false does not wait until a grant is safe from a crash (as under
---   synchronous_commit = off, to the end of the transaction), so that nobody at the endpoint waits for that, either: then the
---   call may start only when asking again, without false, was answered granted, which takes no lock where it was granted.
+--   can be lost. Without one the answer names it. durable: false commits without waiting for the disk, so that the throttle
+--   lock is not held meanwhile; so does all of its transaction. Once granted, ask again with true, which takes no lock then,
+--   and start the call when that is answered granted as well.
 -- Returns one row: answer granted (call now, then settle_tokens), wait (ask again, with call_id, after wait; one that has
 --   not asked for 10 seconds holds up nobody), lost or cancel (as extend_leases: stop); call_id: the call; wait: null
 --   unless waiting. Higher priority goes first, then who asked first: a call passes others only as far as those fit
@@ -15,8 +15,8 @@
 -- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 impossible numbers; LQ409 the call was settled; LQ413 a call that
 --   no window of a limit can hold: make it smaller; LQ428 another isolation level than READ COMMITTED.
 -- Locks: none for a call that is granted already. Else the throttle locks of the attempt's endpoint and, if its agent has moved
---   since, of the agent's new one, by id; if they are not to be had within 250 ms the answer is wait. Then the attempt, tried; the call; now and then those of
---   _note_calls.
+--   since, of the agent's new one, by id; if they are not to be had within 250 ms the answer is wait. Then the attempt, tried;
+--   the call; now and then those of _note_calls.
 create or replace function lakequeue.reserve_tokens(
   attempt bigint, token text, input_tokens bigint, max_output_tokens bigint, call uuid default gen_random_uuid(),
   durable boolean default true)

@@ -272,6 +272,22 @@ def test_an_uncertain_submission_is_repeated_with_the_same_key(
     assert queue.statuses() == {"processing": 1}, "a run that outlives its worker goes on"
 
 
+def test_what_could_not_be_confirmed_is_asked_for_again(queue: Queue) -> None:
+    """Whatever was in the way: nothing starts, and nothing waits for the end of its lease."""
+    queue.enqueue(12)
+    rights = "execute on function lakequeue.confirm_claims(text, bigint[], uuid[])"
+    relay = TroubledRelay()
+    with queue.connect() as owner:
+        owner.execute(f"revoke {rights} from lakequeue_worker".encode())
+        with running(Worker(queue.worker_conninfo, relay)):
+            until(lambda: queue.statuses().get("processing") == 10)
+            assert not relay.submitted
+            owner.execute(f"grant {rights} to lakequeue_worker".encode())
+            until(lambda: len(relay.submitted) == 12)
+    attempts = {attempt["id"] for attempt in queue.attempts()}
+    assert attempts == {run.attempt_id for run in relay.submitted}
+
+
 def test_what_a_dead_worker_claimed_and_did_not_submit_is_adopted(queue: Queue) -> None:
     (task,) = queue.enqueue(1)
     (claimed,) = queue.call("dequeue_tasks", worker="dead", batch_size=1)
@@ -412,6 +428,7 @@ def stands_still(process: subprocess.Popen[str]) -> bool:
     ("when", "attempts"),
     [
         ("claimed", ["succeeded by the other"]),  # who has adopted it
+        ("confirmed", ["succeeded by the other"]),
         ("noted", ["expired by it", "succeeded by the other"]),
         ("started", ["succeeded by it"]),  # though it is taken for dead
     ],
@@ -463,8 +480,9 @@ def test_a_worker_that_stands_still_pays_nothing_twice(
         for a in queue.attempts()
     ] == attempts
     assert len(list(notes.iterdir())) == 1, "one run does the work"
-    if when == "claimed":
-        assert "is not started: conflict" in (tmp_path / "a" / "log").read_text()
+    why = {"claimed": "it is not ours any more", "confirmed": "conflict"}.get(when)
+    if why is not None:
+        assert f"is not started: {why}" in (tmp_path / "a" / "log").read_text()
 
 
 def test_sigterm_ends_it_in_time_with_nothing_half_done(queue: Queue, tmp_path: Path) -> None:

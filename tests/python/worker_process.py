@@ -1,7 +1,8 @@
 """A worker of its own process for the tests: `worker_process.py CONNINFO AGENT_CONNINFO LOGS`.
 
-A fourth argument says when it shall stand still, until SIGCONT: `claimed` (before its first run
-is noted), `noted` (before that starts) or `started` (before it does anything else).
+A fourth argument says when it shall stand still, until SIGCONT: `claimed` (before its first claim
+is confirmed), `confirmed` (before the run is noted), `noted` (before that starts) or `started`
+(before it does anything else).
 """
 
 from __future__ import annotations
@@ -27,14 +28,19 @@ def make_relay(agent_conninfo: str, logs: Path, capacity: int = 4) -> LocalRelay
     return LocalRelay(forkserver, {"LAKEQUEUE_DATABASE_URL": agent_conninfo}, capacity, AGENTS)
 
 
-def stand_still(relay: LocalRelay, when: str) -> None:
-    """Stop this process as soon as the relay has come that far with a run."""
-    name, submit = relay.name, relay.submit
+def stand_still(worker: Worker, relay: LocalRelay, when: str) -> None:
+    """Stop this process as soon as it has come that far with a run."""
+    name, submit, note = relay.name, relay.submit, worker._note_names
 
     def named(run: Run) -> int:
         if when == "claimed":
             os.kill(os.getpid(), signal.SIGSTOP)
         return name(run)
+
+    def confirmed() -> None:
+        if when == "confirmed" and worker._submissions:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        note()
 
     def submitted(run: Run) -> int:
         if when == "noted":
@@ -45,13 +51,14 @@ def stand_still(relay: LocalRelay, when: str) -> None:
         return run_id
 
     relay.name, relay.submit = named, submitted  # type: ignore[method-assign]
+    worker._note_names = confirmed  # type: ignore[method-assign]
 
 
 def main(conninfo: str, agent_conninfo: str, logs: str, when: str = "") -> None:
     logging.basicConfig(level="INFO", format="%(asctime)s %(message)s")
     relay = make_relay(agent_conninfo, Path(logs))
-    stand_still(relay, when)
     worker = Worker(conninfo, relay, drain_seconds=3)
+    stand_still(worker, relay, when)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     print(worker.name, flush=True)
     worker.run()
