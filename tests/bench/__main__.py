@@ -13,6 +13,7 @@ BENCHMARKS = (
     "backlog",
     "metrics",
     "notify",
+    "flush",
     "growth",
     "throttle",
     "dequeue",

@@ -59,11 +59,17 @@ class Lakequeue(Queue):
     """Ours, with everything on: attempts, tokens, results, usage, rollups, notifications."""
 
     def __init__(
-        self, name: str, limits: dict[str, int] | None = None, agent: str = "reader"
+        self,
+        name: str,
+        limits: dict[str, int] | None = None,
+        agent: str = "reader",
+        durable: bool | None = None,
     ) -> None:
         self.name = name
         self.limits = limits or {}
         self.agent = agent
+        # With limits claims wait for each other: so, as workers do, for the disk after the claim.
+        self.durable = not self.limits if durable is None else durable
 
     def install(self, database: Database) -> None:
         """Configure the agent; the functions are there."""
@@ -86,16 +92,14 @@ class Lakequeue(Queue):
             )
 
     def dequeue(self, client: Connection, count: int) -> list[Any]:
-        """All columns, as a worker needs them; with limits, where claims have to wait for each
-        other, the disk is waited for as a worker does: after the claim.
-        """
+        """All columns, as a worker needs them."""
         rows = client.execute(
             "select outcome, attempt_id, callback_token, run_key, document_path, payload,"
             " parameters from lakequeue.dequeue_tasks('w', %s, durable => %s)",
-            [count, not self.limits],
+            [count, self.durable],
         ).fetchall()
         claims = [row for row in rows if row[0] == "claimed"]
-        if self.limits and claims:
+        if claims and not self.durable:
             client.execute(
                 "select count(*) from lakequeue.confirm_claims('w', %s, %s)",
                 [[row[1] for row in claims], [row[3] for row in claims]],

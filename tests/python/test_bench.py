@@ -20,6 +20,7 @@ from tests.bench import (
     cycle,
     dashboard,
     dequeue,
+    flush,
     growth,
     history,
     horizon,
@@ -169,6 +170,12 @@ def test_notifications_are_measured(server: Server, pristine: Database, monkeypa
     assert silent.query(notify.TRIGGERS) == []
     silent.drop()
     assert notify.delays(pristine, times=1)["informed_most_ms"] < float("inf")
+
+
+@pytest.mark.parametrize("client", [flush.cycling, flush.calling])
+def test_both_ways_to_wait_for_the_disk_are_measured(server: Server, client: Any) -> None:
+    rates = flush.measure(server, client, clients=2, rounds=1, seconds=0.2)
+    assert {case: rate > 0 for case, (rate,) in rates.items()} == dict.fromkeys(flush.CASES, True)
 
 
 def test_what_a_task_writes_is_counted(pristine: Database) -> None:
