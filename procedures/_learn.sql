@@ -9,8 +9,8 @@
 --   run_rpm: what its runs used, over the time they ran and did not wait for reserve_tokens; the mean of that and what
 --   was known before (_smoothed). Waiting is left out, or a crowded endpoint would make runs look slow, and slow runs admit more.
 -- All but the errors stand in the agent's row, of which each change leaves a version that every claim passes where a snapshot
--- is held. So a figure that differs from what is known by no more than a twentieth changes nothing (the factor is a tenth too
--- large on purpose). When it learnt, and the errors, stand in learning_books.
+-- is held. So a figure that differs from what is known by no more than a twentieth changes nothing (the factor has a tenth to
+-- spare). When it learnt, and the errors, stand in learning_books.
 -- The last tasks are read in the order of the index tasks_finished, whatever the statistics say.
 -- Locks: the agent's row, if it is free (else another time), then its newest book.
 create or replace function lakequeue._learn(agent_id integer)
@@ -105,7 +105,8 @@ begin
     v_book.estimate_error_p95 := v_used.error_p95;
   end if;
   if v_book.no is null then
-    -- Under REPEATABLE READ a first row that somebody else has written meanwhile is a conflict (40001).
+    -- Nobody else is here, since the agent's row is locked; but an older snapshot than the first row (REPEATABLE READ) is so
+    -- told 40001, which callers repeat, and not 23505.
     insert into learning_books (agent_id, learnt_at, learnt_from, estimate_error_p50, estimate_error_p95)
     values (v_agent.id, v_book.learnt_at, v_book.learnt_from, v_book.estimate_error_p50, v_book.estimate_error_p95)
     on conflict do nothing;

@@ -2,8 +2,8 @@
 -- calls that have ended, which a snapshot held by somebody else keeps. One call whose end nobody reports, or that waits for
 -- hours, would hold it back as long as its attempt lives, so one that was overtaken by more than 250 calls, and by four
 -- times as many as are open, is moved as _note_running moves attempts: to the places from 2^62 on, where it is overtaken only
--- by what is moved later. So most are moved once: each time leaves a version of the call, which its agent passes when it asks
--- again. Who waits first is said by id, which stays.
+-- by what is moved later. So most are moved once. That matters, since each move leaves a version of the call, which its agent
+-- passes when it asks again. Who waits first is said by id, which stays.
 --
 -- Locks: the caller holds the endpoint's throttle lock exclusively, so that nobody asks for a call meanwhile; the calls that
 -- are moved, locked ones are skipped: it must be the last that a transaction locks.
@@ -37,7 +37,7 @@ begin
       where r.id = any(array(
           select s.id from unnest(v_ids, v_places) s(id, place)
           where s.place < case when s.place < c_overtaken then v_newest else c_overtaken + v_book.calls_overtaken end - v_lead))
-        and coalesce(r.ended_at, 'infinity') = 'infinity'  -- or the planner might read all of model_calls_open
+        and coalesce(r.ended_at, 'infinity') = 'infinity'  -- as no partial index has it, which a kept plan would read whole
       order by r.id
       for no key update skip locked))
     returning c.id

@@ -38,7 +38,7 @@ begin
         where r.id = any(array(
             select s.id from unnest(v_ids, v_places) s(id, place)
             where s.place < case when s.place < c_overtaken then v_newest else c_overtaken + v_book.overtaken end - v_lead))
-          and coalesce(r.run_ended_at, 'infinity') = 'infinity'  -- or the planner might read all of task_attempts_spending
+          and coalesce(r.run_ended_at, 'infinity') = 'infinity'  -- as no partial index has it, which a kept plan would read whole
         order by r.id
         for no key update skip locked))
       returning a.id

@@ -15,7 +15,7 @@ begin
     left join lateral (
       select k.call_from, k.calls_overtaken_from from running_books k where k.endpoint_id = e.id order by k.no desc limit 1) b on true
     cross join lateral (
-      values (coalesce(b.call_from, 0), (1::bigint << 62) - 1), (b.calls_overtaken_from, 9223372036854775807)) p(low, high)
+      values (coalesce(b.call_from, 0), (1::bigint << 62) - 1), (b.calls_overtaken_from, 9223372036854775807)) p(low, high)  -- null: none was moved
     cross join lateral (
       select r.*
       from model_calls r

@@ -3,8 +3,10 @@
 --
 -- worker: its name. batch_size: most tasks to claim, 1 to 1000. agents: names of the agents served, null for all; of
 -- these a worker of job runs serves those that have a job, one of local runs the others, and a name without a row in
--- workers (a person at psql) both. durable: false commits without waiting for the disk, so that the throttle lock is not held
--- meanwhile; so does all of its transaction. Start only what confirm_claims then confirms.
+-- workers (a person at psql) both.
+-- durable: false: the commit does not wait for the disk (nor does anything else in the same transaction), so that the throttle
+-- lock is free at once. Then start only what confirm_claims confirms. Worth it where several workers share an endpoint with
+-- limits; elsewhere it costs one more call.
 -- Returns the claimed attempts in rule 2's order, second helpings last, with all that their runs need (outcome claimed);
 --   one row with outcome busy and nothing else if others held the locks where something might fit (try again in 5 to
 --   20 ms); no row if nothing may be claimed now.
@@ -52,6 +54,9 @@ begin
     raise exception using errcode = 'LQ400',
       message = 'dequeue_tasks needs a worker''s name, a batch_size of 1 to 1000, and durable to be true or false',
       hint = 'Example: select * from lakequeue.dequeue_tasks(worker => ''me'', batch_size => 10).';
+  end if;
+  if not durable then
+    perform set_config('synchronous_commit', 'off', true);
   end if;
   if agents is not null then
     v_agent_ids := array(select (_agent(n.name)).id from unnest(agents) n(name));
@@ -125,10 +130,6 @@ begin
   if v_claimed = '{}' and v_busy <> '{}' and (v_looked or _with_room(v_busy, v_busy_agents) <> '{}') then
     outcome := 'busy';
     return next;
-  end if;
-
-  if not durable and v_claimed <> '{}' then
-    perform set_config('synchronous_commit', 'off', true);
   end if;
 
   -- Upkeep with every 64th claim or so: by a hash of an id, so that nobody's turn is always another's.

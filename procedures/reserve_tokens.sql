@@ -5,9 +5,10 @@
 --
 -- attempt, token: as handed to the run. input_tokens: of the prompt. max_output_tokens: what the call may answer at most.
 -- call: the agent's name for this call, a new uuid for each; asking again with it is the same call, so that no answer
---   can be lost. Without one the answer names it. durable: false commits without waiting for the disk, so that the throttle
---   lock is not held meanwhile; so does all of its transaction. Once granted, ask again with true, which takes no lock then,
---   and start the call when that is answered granted as well.
+--   can be lost. Without one the answer names it.
+-- durable: false: the commit does not wait for the disk (nor does anything else in the same transaction), so that the
+--   throttle lock is free at once. If the answer is granted, ask again with the same call and true, which takes no lock, and
+--   start the call only if that says granted, too, and is committed.
 -- Returns one row: answer granted (call now, then settle_tokens), wait (ask again, with call_id, after wait; one that has
 --   not asked for 10 seconds holds up nobody), lost or cancel (as extend_leases: stop); call_id: the call; wait: null
 --   unless waiting. Higher priority goes first, then who asked first: a call passes others only as far as those fit
@@ -50,7 +51,7 @@ begin
   if call is null or input_tokens is null or max_output_tokens is null or durable is null
      or not (input_tokens between 0 and 1000000000 and max_output_tokens between 0 and 1000000000) then
     raise exception using errcode = 'LQ400', message = 'a call needs input_tokens and max_output_tokens, 0 to 10^9',
-      hint = 'Count the prompt''s tokens; max_output_tokens is the max_tokens of the request; call is a uuid.';
+      hint = 'Count the prompt''s tokens; max_output_tokens is the max_tokens of the request; call is a uuid, durable true or false.';
   end if;
   call_id := call;
 
@@ -62,11 +63,14 @@ begin
       and (select t.cancel_requested_at from tasks t where t.id = v_task_id) is null)
   then
     if durable then
-      perform _flush_commits();
+      perform _flush_at_commit();
     end if;
     answer := 'granted';
     return next;
     return;
+  end if;
+  if not durable then
+    perform set_config('synchronous_commit', 'off', true);
   end if;
 
   select array(select distinct e.id from unnest(array[a.endpoint_id, g.model_endpoint_id]) e(id) order by e.id)
@@ -114,11 +118,9 @@ begin
   if v_kept.ended_at is not null then
     raise exception using errcode = 'LQ409', message = format('call %s of attempt %s has ended', call, attempt),
       hint = 'Name every call anew.';
-  elsif v_kept.granted_at is not null then  -- to another session, a moment ago
-    if durable then
-      perform _flush_commits();
-    end if;
-    answer := 'granted';
+  elsif v_kept.granted_at is not null then  -- to another session, a moment ago: the next ask needs no lock
+    answer := 'wait';
+    wait := interval '20 ms';
     return next;
     return;
   end if;
@@ -198,9 +200,6 @@ begin
   end if;
   if v_call is distinct from v_kept then
     v_call := _keep_call(v_call);
-  end if;
-  if not durable then
-    perform set_config('synchronous_commit', 'off', true);
   end if;
   if v_new and hashint8(v_call.id) & 63 = 0 then  -- upkeep, with every 64th call or so
     perform _note_calls(v_call.endpoint_id);

@@ -108,14 +108,14 @@ begin
   from (
     select a.id
     from agents a
-    left join lateral (select k.learnt_at from learning_books k where k.agent_id = a.id order by k.no desc limit 1) k on true
-    where coalesce(k.learnt_at <= v_now - interval '1 minute', true)
+    left join lateral (select k.learnt_at from learning_books k where k.agent_id = a.id order by k.no desc limit 1) learnt on true
+    where coalesce(learnt.learnt_at <= v_now - interval '1 minute', true)
       -- only of those that work, so that an idle database writes nothing
       and coalesce(
         (select true from _running(array[a.model_endpoint_id]) limit 1),
         (select true from task_attempts s
          where s.endpoint_id = a.model_endpoint_id and s.run_ended_at > v_now - interval '2 minutes' limit 1))
-    order by k.learnt_at nulls first, a.id
+    order by learnt.learnt_at nulls first, a.id
     limit batch_size) l;
 
   -- The next sweeps begin with what is left now (locked, or more than a batch), and ten seconds before it, so that they also

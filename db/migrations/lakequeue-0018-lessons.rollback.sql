@@ -1,5 +1,6 @@
 set local role lakequeue_owner;
 
+-- The functions of before read upwards from call_from alone, so moved calls go back to the newest place.
 update lakequeue.model_calls
 set place = greatest(pg_sequence_last_value('lakequeue.model_calls_id_seq'), (select max(k.call_from) from lakequeue.running_books k))
 where place >= 1::bigint << 62 and ended_at is null;

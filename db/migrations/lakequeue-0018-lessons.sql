@@ -21,7 +21,7 @@ comment on table lakequeue.learning_books is 'When an agent last learnt, and how
 comment on column lakequeue.learning_books.agent_id is 'The agent, whose row is locked by whoever writes here.';
 comment on column lakequeue.learning_books.no is 'Rises with each change.';
 comment on column lakequeue.learning_books.learnt_at is 'When it last learnt.';
-comment on column lakequeue.learning_books.learnt_from is 'Completed tasks with complete usage that it learnt from then.';
+comment on column lakequeue.learning_books.learnt_from is 'How many completed tasks with complete usage it looked at; below 20 it learns nothing from them.';
 comment on column lakequeue.learning_books.estimate_error_p50 is 'Used over estimated, minus 1, of its last tasks: the median.';
 comment on column lakequeue.learning_books.estimate_error_p95 is 'Used over estimated, minus 1, of its last tasks: the 95th percentile.';
 
@@ -35,7 +35,7 @@ alter table lakequeue.agents
 alter table lakequeue.running_books
   add column calls_overtaken bigint not null default 0,
   add column calls_overtaken_from bigint;
-comment on column lakequeue.running_books.calls_overtaken is 'How many calls were moved so far: the next ones get the place that is 2^62 more.';
+comment on column lakequeue.running_books.calls_overtaken is 'How many calls were moved so far: the next ones get the place 2^62 + this.';
 comment on column lakequeue.running_books.calls_overtaken_from is
   'Where those that were moved (to 2^62 and up) and are still open begin; null: none of them is.';
 comment on column lakequeue.running_books.call_from is 'No call with a lower place is open, of those that were not moved.';

@@ -464,7 +464,7 @@ class Worker:
         taken = self._relay.alive() + len(self._submissions)
         return min(self._batch_size, self._relay.capacity - taken)
 
-    def _take_runs(self, rows: list[dict[str, Any]], confirmed: bool) -> None:
+    def _take_runs(self, rows: list[dict[str, Any]], *, confirmed: bool) -> None:
         self._happened()
         for row in rows:
             run = Run.from_row(row)
@@ -495,16 +495,18 @@ class Worker:
         self._look_if_free()
 
     def _confirm_claims(self) -> None:
-        """Wait until claims are safe from a crash; what a crash has undone meanwhile is no more.
+        """Wait until claims are safe from a crash; what a crash has undone meanwhile is dropped.
 
         The disk is waited for here, and not at the claim, where all workers would wait along.
         """
+        if self._draining:
+            return  # nothing starts any more
         claims = {
             attempt_id: submission.run.run_key
             for attempt_id, submission in self._submissions.items()
             if not submission.confirmed
         }
-        if not claims or self._draining:
+        if not claims:
             return
         rows = self._call(
             "confirm_claims",
@@ -512,12 +514,12 @@ class Worker:
             attempts=list(claims),
             run_keys=list(claims.values()),
         )
-        confirmed = {row["confirm_claims"] for row in rows}
+        confirmed = {row["attempt_id"] for row in rows}
         for attempt_id in claims:
             if attempt_id in confirmed:
                 self._submissions[attempt_id].confirmed = True
             else:
-                log.warning("attempt %d is not started: it is not ours any more", attempt_id)
+                log.warning("attempt %d is not started: its claim is undone or taken", attempt_id)
                 del self._submissions[attempt_id]
 
     def _note_names(self) -> None:

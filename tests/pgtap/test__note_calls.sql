@@ -21,7 +21,7 @@ create function pg_temp.moved() returns text language sql as $$
   select format('%s moved, from %s', k.calls_overtaken, k.calls_overtaken_from - (1::bigint << 62))
   from lakequeue.running_books k join pg_temp.at on at.id = k.endpoint_id order by k.no desc limit 1
 $$;
--- so many calls elsewhere
+-- as if so many calls had been asked for elsewhere
 create function pg_temp.pass(calls bigint) returns void language sql as $$
   select setval('lakequeue.model_calls_id_seq', nextval('lakequeue.model_calls_id_seq') + pass.calls)
 $$;
@@ -53,7 +53,7 @@ select pg_temp.place(:first + 3) as before \gset
 select pg_temp.note();
 select is(pg_temp.place(:first + 3), 1::bigint << 62, 'unless they are many: then it is moved');
 select ok(pg_temp.book() > :before + 250, 'and holds back nothing');
-select is(pg_temp.moved(), '2 moved, from 0', 'those that were moved have a place of their own from which they are read');
+select is(pg_temp.moved(), '2 moved, from 0', 'those that were moved are read from a mark of their own');
 select is(pg_temp.open(), 2::bigint, 'still all are there');
 select is(pg_temp.first(), (:first + 3)::bigint, 'and it is still the first in order');
 select pg_temp.ask(1, false);

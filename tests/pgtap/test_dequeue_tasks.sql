@@ -2,7 +2,7 @@
 -- test__admit.sql, several workers at once in tests/race.
 begin;
 \ir scenarios.sql
-select plan(76);
+select plan(77);
 
 select set_clock('2026-03-01 09:00+00');
 -- the paths of what a dequeue claims, in the order it returns them
@@ -197,8 +197,6 @@ select _claim(array[:task], '_dq local', 'local');
 select is((select a.job_id from task_attempts a where a.task_id = :task), null, 'an attempt knows where its run is');
 
 -- --- who does not wait for the disk (what a crash then leaves: tests/race/test_durable.py) ------------
-select count(*) from dequeue_tasks('w', 10, array['_dq job'], durable => false) \gset
-select is(current_setting('synchronous_commit'), 'on', 'a dequeue that claims nothing leaves the commit as it is');
 select enqueue_task('_dq job', '/5'), enqueue_task('_dq job', '/6');
 select is(pg_temp.take(array['_dq job'], 1), '/5', 'a durable claim');
 select is(current_setting('synchronous_commit'), 'on', 'waits for the disk');
@@ -206,6 +204,12 @@ savepoint claims;
 select is((select d.document_path from dequeue_tasks('w', 1, array['_dq job'], durable => false) d), '/6', 'one that is not');
 select is(current_setting('synchronous_commit'), 'off', 'does not, to the end of its transaction');
 rollback to claims;
+-- Where the limit is full a look writes, too (what it counted), under the lock.
+select configure_agent('_dq job', max_rpm => 1);
+savepoint look;
+select is((select count(*) from dequeue_tasks('w', 1, array['_dq job'], durable => false)), 0::bigint, 'a look that finds no room');
+select is(current_setting('synchronous_commit'), 'off', 'does not wait, either');
+rollback to look;
 
 -- --- refused -------------------------------------------------------------------------------------
 select enqueue_task('_dq a', '/left');

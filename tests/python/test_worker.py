@@ -272,7 +272,9 @@ def test_an_uncertain_submission_is_repeated_with_the_same_key(
     assert queue.statuses() == {"processing": 1}, "a run that outlives its worker goes on"
 
 
-def test_what_could_not_be_confirmed_is_asked_for_again(queue: Queue) -> None:
+def test_what_could_not_be_confirmed_is_asked_for_again(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whatever was in the way: nothing starts, and nothing waits for the end of its lease."""
     queue.enqueue(12)
     rights = "execute on function lakequeue.confirm_claims(text, bigint[], uuid[])"
@@ -280,7 +282,8 @@ def test_what_could_not_be_confirmed_is_asked_for_again(queue: Queue) -> None:
     with queue.connect() as owner:
         owner.execute(f"revoke {rights} from lakequeue_worker".encode())
         with running(Worker(queue.worker_conninfo, relay)):
-            until(lambda: queue.statuses().get("processing") == 10)
+            until(lambda: caplog.text.count("confirm_claims") >= 2, explain=lambda: caplog.text)
+            assert queue.statuses() == {"enqueued": 2, "processing": 10}
             assert not relay.submitted
             owner.execute(f"grant {rights} to lakequeue_worker".encode())
             until(lambda: len(relay.submitted) == 12)
@@ -480,7 +483,10 @@ def test_a_worker_that_stands_still_pays_nothing_twice(
         for a in queue.attempts()
     ] == attempts
     assert len(list(notes.iterdir())) == 1, "one run does the work"
-    why = {"claimed": "it is not ours any more", "confirmed": "conflict"}.get(when)
+    why = {
+        "claimed": "its claim is undone or taken",
+        "confirmed": "conflict",
+    }.get(when)
     if why is not None:
         assert f"is not started: {why}" in (tmp_path / "a" / "log").read_text()
 

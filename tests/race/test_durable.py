@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
 from lakequeue import database as db
+from lakequeue.agents.document_parser.attempt import Attempt, Stopped
 from lakequeue.relay.base import Run
 from lakequeue.worker import Worker
 from tests.python.test_worker import TroubledRelay, running, until
 from tests.race.scene import Row, assert_sound, call, configure, enqueue
 from tests.servers import SERVER_NAMES, Database, Server, temporary
 
-# Nothing but who waits for it has WAL written within ten seconds.
+# Only a commit that waits has its WAL flushed within ten seconds.
 PATIENT = {"wal_writer_delay": "10s", "wal_writer_flush_after": "1GB"}
 
 
@@ -90,7 +92,7 @@ def confirmed(database: Database, claimed: Row) -> list[int]:
             attempts=[claimed["attempt_id"]],
             run_keys=[claimed["run_key"]],
         )
-    return [row["confirm_claims"] for row in rows]
+    return [row["attempt_id"] for row in rows]
 
 
 def test_a_claim_is_confirmed_once_it_is_on_the_disk(crashing: Database) -> None:
@@ -106,7 +108,8 @@ def test_what_a_crash_has_undone_is_not_confirmed(crashing: Database) -> None:
     crash(crashing)
     assert confirmed(crashing, lost) == []
     again = claim(crashing, durable=False)
-    assert confirmed(crashing, lost) == [], "nor by a later claim, whatever its id"
+    assert again["attempt_id"] == lost["attempt_id"], "the sequence was undone, too"
+    assert confirmed(crashing, lost) == [], "so it is the key that tells them apart"
     assert confirmed(crashing, again) == [again["attempt_id"]]
 
 
@@ -142,6 +145,40 @@ def test_a_grant_is_safe_once_it_was_asked_for_again(crashing: Database) -> None
     crash(crashing)
     assert crashing.query(granted) == [(key,) for key in keys[:2]]
     assert ask(keys[2], durable=True) == "wait"
+
+
+class CrashedAttempt(Attempt):
+    """An agent's; its server crashes after its first question."""
+
+    def __init__(self, database: Database, run: Row) -> None:
+        self.database = database
+        self.asked: list[bool] = []
+        key, token = run["attempt_id"], run["callback_token"]
+        super().__init__(key, token, 300, database.conninfo("test_agent"), estimate=1000)
+
+    def _call(self, function: str, patience: float, **parameters: Any) -> list[Row]:
+        rows = super()._call(function, patience, **parameters)
+        self.asked.append(parameters["durable"])
+        if len(self.asked) == 1:
+            crash(self.database)
+        return rows
+
+
+def test_no_model_is_called_before_the_grant_is_safe(crashing: Database) -> None:
+    configure(crashing, reserves_calls=True, max_rpm=1)
+    attempt = CrashedAttempt(crashing, claim(crashing, durable=True))
+    first, second = uuid.uuid4(), uuid.uuid4()
+    assert attempt.reserve_call(first, 1, 1) is None
+    assert attempt.asked == [False, True]
+    crash(crashing)
+    granted = "select key from lakequeue.model_calls where granted_at is not null"
+    assert crashing.query(granted) == [(first,)]
+    assert (attempt.reserve_call(second, 1, 1) or 0) > 0, "what is not granted is not asked twice"
+    assert attempt.asked == [False, True, False]
+    crashing.query("update lakequeue.tasks set cancel_requested_at = now()")
+    with pytest.raises(Stopped):
+        attempt.reserve_call(first, 1, 1)
+    attempt.close()
 
 
 @contextlib.contextmanager
@@ -201,11 +238,11 @@ class CrashedWorker(Worker):
         self.database = database
         super().__init__(database.conninfo("test_worker"), self.relay)
 
-    def _take_runs(self, rows: list[Row], confirmed: bool) -> None:
+    def _take_runs(self, rows: list[Row], *, confirmed: bool) -> None:
         if not self.claimed:
             self.database.server.crash()
         self.claimed += rows
-        super()._take_runs(rows, confirmed)
+        super()._take_runs(rows, confirmed=confirmed)
 
 
 def attempts(database: Database) -> list[tuple[object, ...]]:

@@ -162,8 +162,8 @@ class Attempt:
 
         Raises Stopped if the run has to stop, LakequeueError LQ413 if the call never fits.
         """
-        # What is granted is asked for again, which waits for the disk: at the first time everybody
-        # at the endpoint would have to wait along.
+        # Ask without waiting for the disk and, if granted, once more with waiting: the first holds
+        # the endpoint's lock, the second does not.
         for durable in (False, True):
             (row,) = self._call(
                 "reserve_tokens",
