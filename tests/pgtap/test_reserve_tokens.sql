@@ -126,8 +126,8 @@ select is((select count(*) from model_calls m, l where m.attempt_id = l.attempt)
 select pg_temp.settle('l1');
 select refused(format('select pg_temp.ask(%L, %s, 1, 1)', 'l1', attempt), 'LQ409', 'a call that has ended cannot be made again') from l;
 
-select pg_temp.run_at('lost', 'lost') as expired \gset
 select configure_endpoint('lost', max_rpm => 9);
+select pg_temp.run_at('lost', 'lost') as expired \gset
 select is(pg_temp.ask('l2', :expired, 1, 1), 'granted', '(another, whose answer is lost)');
 update task_attempts set status = 'expired', ended_at = _now() where id = :expired;
 select is(pg_temp.ask('l2', :expired, 1, 1), 'lost', 'asking again is no good to a run that has lost its task');
