@@ -129,7 +129,7 @@ select refused(format('select pg_temp.ask(%L, %s, 1, 1)', 'l1', attempt), 'LQ409
 select configure_endpoint('lost', max_rpm => 9);
 select pg_temp.run_at('lost', 'lost') as expired \gset
 select is(pg_temp.ask('l2', :expired, 1, 1), 'granted', '(another, whose answer is lost)');
-update task_attempts set status = 'expired', ended_at = _now() where id = :expired;
+update task_attempts set status = 'expired', ended_at = _now(), presumed_dead_at = _now() + '5 minutes' where id = :expired;
 select is(pg_temp.ask('l2', :expired, 1, 1), 'lost', 'asking again is no good to a run that has lost its task');
 
 -- --- who may not go on ------------------------------------------------------------------------------
