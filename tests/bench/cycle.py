@@ -2,7 +2,8 @@
 
 Every client enqueues a batch, claims one and completes what it claimed, a commit for each step, on
 top of a small backlog. Ours does all it ever does: attempts with tokens, results, usage, rollups,
-notifications. Rounds of all queues take turns; what counts is the ratio within a round.
+notifications; with every limit, it waits for the disk with each claim, or confirms claims after it.
+Rounds of all queues take turns; what counts is the ratio within a round.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ DURABLE = {
 
 
 @contextlib.contextmanager
-def durable_server() -> Iterator[Server]:
-    """The embedded server with the settings of one that must not lose anything."""
-    server = Server("embedded", DURABLE)
+def durable_server(settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """The embedded server with the settings of one that must not lose anything, and more."""
+    server = Server("embedded", DURABLE | dict(settings or {}))
     try:
         yield server
     finally:

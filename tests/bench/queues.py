@@ -63,13 +63,12 @@ class Lakequeue(Queue):
         name: str,
         limits: dict[str, int] | None = None,
         agent: str = "reader",
-        durable: bool | None = None,
+        durable: bool = True,
     ) -> None:
         self.name = name
         self.limits = limits or {}
         self.agent = agent
-        # With limits claims wait for each other: so, as workers do, for the disk after the claim.
-        self.durable = not self.limits if durable is None else durable
+        self.durable = durable
 
     def install(self, database: Database) -> None:
         """Configure the agent; the functions are there."""
@@ -92,7 +91,7 @@ class Lakequeue(Queue):
             )
 
     def dequeue(self, client: Connection, count: int) -> list[Any]:
-        """All columns, as a worker needs them."""
+        """All columns, as a worker needs them; what is not durable is confirmed, as it does."""
         rows = client.execute(
             "select outcome, attempt_id, callback_token, run_key, document_path, payload,"
             " parameters from lakequeue.dequeue_tasks('w', %s, durable => %s)",
@@ -248,7 +247,11 @@ class Pgqueuer(Queue):
         )
 
 
-OURS: tuple[Queue, ...] = (Lakequeue("lakequeue"), Lakequeue("lakequeue, throttled", LIMITS))
+OURS: tuple[Queue, ...] = (
+    Lakequeue("lakequeue"),
+    Lakequeue("lakequeue, throttled", LIMITS),
+    Lakequeue("throttled, confirmed", LIMITS, durable=False),
+)
 PEERS: tuple[Queue, ...] = tuple(
     peer
     for peer in (Pgmq(), Procrastinate(), Pgqueuer())
