@@ -21,7 +21,8 @@ comment on table lakequeue.learning_books is 'When an agent last learnt, and how
 comment on column lakequeue.learning_books.agent_id is 'The agent, whose row is locked by whoever writes here.';
 comment on column lakequeue.learning_books.no is 'Rises with each change.';
 comment on column lakequeue.learning_books.learnt_at is 'When it last learnt.';
-comment on column lakequeue.learning_books.learnt_from is 'How many completed tasks with complete usage it looked at; below 20 it learns nothing from them.';
+comment on column lakequeue.learning_books.learnt_from is
+  'How many completed tasks with complete usage it looked at; below 20 it learns nothing from them.';
 comment on column lakequeue.learning_books.estimate_error_p50 is 'Used over estimated, minus 1, of its last tasks: the median.';
 comment on column lakequeue.learning_books.estimate_error_p95 is 'Used over estimated, minus 1, of its last tasks: the 95th percentile.';
 
@@ -35,9 +36,9 @@ alter table lakequeue.agents
 alter table lakequeue.running_books
   add column calls_overtaken bigint not null default 0,
   add column calls_overtaken_from bigint;
-comment on column lakequeue.running_books.calls_overtaken is 'How many calls were moved so far: the next ones get the place 2^62 + this.';
+comment on column lakequeue.running_books.calls_overtaken is 'How many calls were moved so far: the next get the place 2^62 + this.';
 comment on column lakequeue.running_books.calls_overtaken_from is
   'Where those that were moved (to 2^62 and up) and are still open begin; null: none of them is.';
 comment on column lakequeue.running_books.call_from is 'No call with a lower place is open, of those that were not moved.';
 comment on column lakequeue.model_calls.place is
-  'Where it stands in model_calls_open until it ends: the newest id when it was asked for; from 2^62 on, if many have overtaken it (_note_calls).';
+  'Where it stands in model_calls_open until it ends: the newest id when it was asked for; from 2^62 on, if many overtook it (_note_calls).';
