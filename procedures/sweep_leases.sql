@@ -6,7 +6,7 @@
 -- 3. runs of attempts closed long enough ago to be presumed dead: they count in no limit any more;
 -- 4. workers silent for a minute: taken for dead;
 -- 5. model calls that no window needs any more: forgotten; and what agents learn from their work, once a minute each.
--- A row that fails is noted as an event, once a minute at most, and stops none of the others.
+-- A task or an agent that fails is noted as an event, once a minute at most, and stops none of the others.
 --
 -- batch_size: most rows of each kind, 1 to 1000.
 -- Returns how many of each kind. As long as one equals batch_size there may be more.
@@ -29,6 +29,7 @@ declare
   v_retries_from timestamptz;
   v_calls_to timestamptz;  -- what ended up to then is forgotten
   v_forgotten bigint;
+  v_agent_id integer;
 begin
   if batch_size is null or batch_size not between 1 and 1000 then
     raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 1000', hint = 'The default is 50.';
@@ -104,8 +105,7 @@ begin
   into v_forgotten, v_calls_to
   from (select count(*) as calls, max(f.ended_at) as ended_at from forgotten f group by f.endpoint_id) f;
 
-  perform _learn(l.id)
-  from (
+  for v_agent_id in
     select a.id
     from agents a
     left join lateral (select k.learnt_at from learning_books k where k.agent_id = a.id order by k.no desc limit 1) learnt on true
@@ -115,8 +115,20 @@ begin
         (select true from _running(array[a.model_endpoint_id]) limit 1),
         (select true from task_attempts s
          where s.endpoint_id = a.model_endpoint_id and s.run_ended_at > v_now - interval '2 minutes' limit 1))
+      and (select max(e.at) from task_events e
+           where e.agent_id = a.id and e.task_id is null and e.kind = 'sweep_error' and e.at > v_now - interval '1 minute') is null
     order by learnt.learnt_at nulls first, a.id
-    limit batch_size) l;
+    limit batch_size
+  loop
+    begin
+      perform _learn(v_agent_id);
+    exception
+      when lock_not_available then
+        null;  -- another time
+      when others then
+        perform _log_event('sweep_error', agent => v_agent_id, reason => sqlerrm, detail => jsonb_build_object('sqlstate', sqlstate));
+    end;
+  end loop;
 
   -- The next sweeps begin with what is left now (locked, or more than a batch), and ten seconds before it, so that they also
   -- find what had its time then and was committed since. What lay open for longer waits until one looks at everything.

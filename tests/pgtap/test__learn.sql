@@ -76,6 +76,29 @@ select advance('1 second');
 select sweep_leases();
 select is(pg_temp.lessons('mild'), '00:00:00 ago, 6 in all', 'but then');
 
+-- One that cannot learn stops nobody: it is noted, and passed over for a minute.
+create function pg_temp.refuse() returns trigger language plpgsql as $$ begin raise exception 'no room in the book'; end $$;
+create trigger refuse before update on learning_books for each row execute function pg_temp.refuse();
+select advance('1 minute');
+select pg_temp.complete('mild', 1, 10);
+select lives_ok('select sweep_leases()', 'a sweep goes on');
+create function pg_temp.noted() returns text language sql as $$
+  select string_agg(distinct e.reason, ' ') || ' ' || count(*)
+  from lakequeue.task_events e join lakequeue.agents a on a.id = e.agent_id where e.kind = 'sweep_error' and a.name = 'mild'
+$$;
+select is(pg_temp.noted(), 'no room in the book 1', 'what was wrong is noted');
+select advance('59 seconds');
+select sweep_leases();
+select is(pg_temp.noted(), 'no room in the book 1', 'once a minute');
+select advance('2 seconds');
+select sweep_leases();
+select is(pg_temp.noted(), 'no room in the book 2', 'as long as it lasts');
+drop trigger refuse on learning_books;
+select advance('1 minute');
+select pg_temp.complete('mild', 1, 10);
+select sweep_leases();
+select is(pg_temp.lessons('mild'), '00:00:00 ago, 7 in all', 'then it learns again');
+
 -- --- the pace of runs -------------------------------------------------------------------------------
 select configure_agent('paced', reserves_calls => true);
 create temporary table runs (n integer primary key, attempt bigint);
