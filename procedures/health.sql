@@ -104,8 +104,8 @@ begin
          'of %1$s a fifth or more failed in the last hour: select error, count(*) from lakequeue.list_tasks(statuses => '
          '''{failed}'', agents => array[%1$L], page_size => 100) group by 1 order by 2 desc'),
         ('sweep_errors', 'rows', 1, null, 1,
-         'the sweep passes them over and tries again every minute (%2$s): select task_id, reason, max(at) from '
-         'lakequeue.list_events(kinds => ''{sweep_error}'') group by 1, 2; this is a fault of ours, report it'),
+         'the sweep passes them over and tries again every minute (%2$s): select task_id, agent, reason, max(at) from '
+         'lakequeue.list_events(kinds => ''{sweep_error}'') group by 1, 2, 3; this is a fault of ours, report it'),
         ('worker_lost', 'workers', 1, 1, null,
          '%2$s ended without a word; what it held comes back by itself. Look at its log, and for what killed it')
       ) k(name, unit, per, warns_at, alarms_at, words)
