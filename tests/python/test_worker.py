@@ -394,7 +394,9 @@ def test_a_killed_worker_of_two_loses_nothing(queue: Queue, tmp_path: Path) -> N
 
     def runs_something(worker: subprocess.Popen[str]) -> bool:
         return any(
-            attempt["status"] == "running" and f":{worker.pid}:" in attempt["worker"]
+            attempt["status"] == "running"
+            and f":{worker.pid}:" in attempt["worker"]
+            and attempt["run_id"] is not None  # or the survivor would adopt it, and nothing be lost
             for attempt in queue.attempts()
         )
 
