@@ -4,6 +4,8 @@ begin;
 \ir scenarios.sql
 select plan(30);
 
+-- No agent has the id of an endpoint by itself: that is made below.
+select setval('agents_id_seq', 1000 + greatest(pg_sequence_last_value('agents_id_seq'), pg_sequence_last_value('model_endpoints_id_seq'), 0));
 select configure_endpoint('_v1', max_tpm => 1000), configure_endpoint('_v2', max_tpm => 1000), configure_endpoint('_v3', max_tpm => 1000);
 select configure_agent('_v1 a', model_endpoint => '_v1', max_rpm => 10), configure_agent('_v1 b', model_endpoint => '_v1', max_rpm => 10),
        configure_agent('_v2 a', model_endpoint => '_v2', max_rpm => 10);
