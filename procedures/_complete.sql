@@ -25,6 +25,7 @@ begin
     select (a.was).id, (a.was).task_id, t.agent_id, t.customer, j.result, r.confidence,
            _response_bucket(v_now - t.created_at) as bucket, greatest(t.lease_expires_at, v_now) + g.reconcile_grace as presumed_dead_at,
            r.run_id, _clean_text(r.trace_id, 500) as trace_id,
+           (a.was).job_id is not null and coalesce((a.was).run_id, r.run_id) is not null as billable,
            (a.was).input_tokens as input_before, (a.was).output_tokens as output_before,
            (a.was).cached_tokens as cached_before, (a.was).llm_cost as cost_before,
            s.input_tokens, s.output_tokens, s.cached_tokens, s.llm_cost, s.usage_complete, s.usage_source, s.raised
@@ -59,12 +60,12 @@ begin
       from_status, from_input_tokens, from_output_tokens, from_cached_tokens, from_llm_cost,
       from_ran, from_priced, from_input_told, from_output_told, from_cached_told, from_cost_told,
       to_status, to_day, to_hour, to_bucket, to_input_tokens, to_output_tokens, to_cached_tokens, to_llm_cost,
-      to_ran, to_priced, to_input_told, to_output_told, to_cached_told, to_cost_told)
+      to_ran, to_priced, to_input_told, to_output_told, to_cached_told, to_cost_told, to_billable)
     select d.agent_id, d.customer, d.tasks,
            'processing', d.input_before, d.output_before, d.cached_before, d.cost_before,
            d.tasks, d.costs_before, d.inputs_before, d.outputs_before, d.cacheds_before, d.costs_before,
            'completed', _day(v_now), _hour(v_now), d.bucket, d.input, d.output, d.cached, d.cost,
-           d.tasks, d.costs, d.inputs, d.outputs, d.cacheds, d.costs
+           d.tasks, d.costs, d.inputs, d.outputs, d.cacheds, d.costs, d.billable
     from (
       select p.agent_id, p.customer, p.bucket, count(*) as tasks,
              coalesce(sum(p.input_before), 0) as input_before, coalesce(sum(p.output_before), 0) as output_before,
@@ -74,7 +75,7 @@ begin
              coalesce(sum(p.input_tokens), 0) as input, coalesce(sum(p.output_tokens), 0) as output,
              coalesce(sum(p.cached_tokens), 0) as cached, coalesce(sum(p.llm_cost), 0) as cost,
              count(p.input_tokens) as inputs, count(p.output_tokens) as outputs, count(p.cached_tokens) as cacheds,
-             count(p.llm_cost) as costs
+             count(p.llm_cost) as costs, count(*) filter (where p.billable) as billable
       from plain p
       group by p.agent_id, p.customer, p.bucket) d
   ), written as (

@@ -1,6 +1,7 @@
 -- What all attempts of a task have used so far, and what of it is known, as the ledger counts it: {input tokens, output
--- tokens, cached tokens, USD, ran, priced, and whether input, output, cached tokens and cost were told}, the last six 1 or
--- 0. It ran if it has an attempt, it is priced if all of its attempts have a cost. Never stored.
+-- tokens, cached tokens, USD, ran, priced, whether input, output, cached tokens and cost were told, job runs}, those between USD and the
+-- last 1 or 0. It ran if it has an attempt, it is priced if all of its attempts have a cost; a job run is an attempt that
+-- compute is billed for. Never stored.
 create or replace function lakequeue._task_usage(task bigint)
 returns numeric[]
 language plpgsql stable
@@ -12,7 +13,7 @@ begin
                  coalesce(sum(a.cached_tokens), 0), coalesce(sum(a.llm_cost), 0),
                  least(count(*), 1), case when count(a.llm_cost) = count(*) then least(count(*), 1) else 0 end,
                  least(count(a.input_tokens), 1), least(count(a.output_tokens), 1), least(count(a.cached_tokens), 1),
-                 least(count(a.llm_cost), 1)]
+                 least(count(a.llm_cost), 1), count(*) filter (where a.run_id is not null and a.job_id is not null)]
     from task_attempts a
     where a.task_id = task);
 end $$;

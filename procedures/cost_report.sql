@@ -3,23 +3,24 @@
 --
 -- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
 -- by: what to tell apart: some of customer, agent, status, day; '{}' gives one total. The others are null in all rows.
--- most_tasks: of how many finished tasks, the newest ones, medians and compute are told, 1 to 100000, so that it stays
---   cheap however long the history. The number of tasks and the sum and coverage of the model cost are of all tasks under
---   the filter, from the rollups; those of live tasks too, whose day is null.
+-- most_tasks: of how many finished tasks, the newest ones, medians are told, 1 to 100000, so that it stays cheap however
+--   long the history; of fewer, where few are of these customers (_sample_from). The number of tasks, sums and coverage are of
+--   all tasks under the filter, from the rollups; the number and the model cost of live tasks too, whose day is null.
 -- Returns two kinds of rows. llm, in USD, by the traces; compute, a row per currency, as billing said when it was last
 --   asked (at list price, of job runs only), with currency and cost null where nothing is billed yet. A cost that is not
 --   known is null, never 0.
---   tasks: under the filter. looked_at: finished tasks that ran (compute: as a job run, among the newest). priced: those
---   of them whose cost is known in full: every attempt has its cost, every run is billed and has a price (in this
---   currency). cost; median_cost: of the priced ones among the newest, of an even number the lower in the middle. as_of:
---   the age of the oldest figure that may still change (compute), or now.
+--   tasks: under the filter. looked_at: finished tasks that ran (compute: as a job run). priced: those of them whose cost
+--   is known in full: every attempt has its cost, every run is billed and has a price (in this currency). cost;
+--   median_cost: of the priced ones among the newest, of an even number the lower in the middle; median_of: of how many.
+--   as_of: now, or (compute) the age of the oldest figure that may still change among the newest, else when billing last
+--   told of any of them.
 -- Errors: LQ400 by or most_tasks out of range, an unknown status; LQ404 an unknown agent.
 create or replace function lakequeue.cost_report(
   from_day date default null, to_day date default null, statuses text[] default null, agents text[] default null,
   customers text[] default null, by text[] default '{customer,agent,status,day}', most_tasks integer default 5000)
 returns table (
   customer text, agent text, status text, day date, kind text, currency text, tasks bigint, looked_at bigint,
-  priced bigint, cost numeric, median_cost numeric, as_of timestamptz)
+  priced bigint, cost numeric, median_cost numeric, median_of bigint, as_of timestamptz)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -32,6 +33,7 @@ as $$
 declare
   v_now timestamptz := _now();
   v_statuses task_status[] := _statuses(statuses);
+  v_final task_status[] := array(select s.status from unnest(v_statuses) s(status) where s.status not in ('enqueued', 'processing'));
   v_agent_ids integer[] := _agent_ids(agents);
   -- asked once instead of in every row
   v_by_customer boolean := 'customer' = any(by);
@@ -52,19 +54,21 @@ begin
              case when v_by_agent then f.agent_id else 0 end as agent_id,
              case when v_by_status then f.status else 'enqueued' end as status,
              case when v_by_day then f.day else 'infinity' end as day
-      from _finished_tasks(v_agent_ids, v_statuses, from_day, to_day, customers, most_tasks) f
+      from _finished_tasks(
+        v_agent_ids, v_statuses, (_sample_from(v_agent_ids, v_final, from_day, to_day, customers, most_tasks)).day, to_day, customers,
+        most_tasks) f
     ), ledger as materialized (
       -- What is not told apart is the same in all rows, and never null: so groups are found by hash.
       select l.customer, l.agent_id, l.status, l.day, sum(l.tasks)::bigint as tasks,
              case when sum(l.cost_told) > 0 then sum(l.llm_cost) end as cost,  -- what nobody has told is not 0
              coalesce(sum(l.ran) filter (where l.finished), 0)::bigint as ran,
-             coalesce(sum(l.priced) filter (where l.finished), 0)::bigint as priced
+             coalesce(sum(l.priced) filter (where l.finished), 0)::bigint as priced, sum(l.billable)::bigint as billable
       from (
         select case when v_by_customer then m.customer else '' end as customer,
                case when v_by_agent then m.agent_id else 0 end as agent_id,
                case when v_by_status then m.status else 'enqueued' end as status,
                case when v_by_day then coalesce(m.day, '-infinity') else 'infinity' end as day,
-               m.tasks, m.llm_cost, m.cost_told, m.ran, m.priced, m.day is not null as finished
+               m.tasks, m.llm_cost, m.cost_told, m.ran, m.priced, m.billable, m.day is not null as finished
         from _ledger(v_agent_ids, v_statuses, customers, from_day, to_day) m
       ) l
       group by l.customer, l.agent_id, l.status, l.day
@@ -75,12 +79,12 @@ begin
       from task_attempts a
       where a.task_id = any(array(select f.task_id from finished f))
     ), runs as materialized (
-      select r.attempt_id, r.billed, r.settled, r.asked_at
+      select r.attempt_id, r.settled, r.asked_at
       from compute_runs r
       where r.attempt_id = any(array(select a.id from attempts a))
     ), used as (
       select a.task_id, count(*) as attempts, count(a.llm_cost) as known, sum(a.llm_cost) as cost,
-             count(*) filter (where a.is_run) as runs, count(*) filter (where r.billed) as billed,
+             count(*) filter (where a.is_run) as runs,
              min(r.asked_at) filter (where not r.settled) as unsettled_at, max(r.asked_at) as asked_at
       from attempts a
       left join runs r on r.attempt_id = a.id
@@ -90,46 +94,52 @@ begin
       from finished f
       join used u on u.task_id = f.task_id
     ), models as (
-      select s.customer, s.agent_id, s.status, s.day, percentile_disc(0.5) within group (order by s.cost) as median
+      select s.customer, s.agent_id, s.status, s.day, percentile_disc(0.5) within group (order by s.cost) as median,
+             count(*) as median_of
       from spent s
       where s.known = s.attempts
       group by s.customer, s.agent_id, s.status, s.day
-    ), jobs as (
-      select s.customer, s.agent_id, s.status, s.day, count(*) as looked_at,
-             coalesce(min(s.unsettled_at), max(s.asked_at)) as as_of
-      from spent s
-      where s.runs > 0
-      group by s.customer, s.agent_id, s.status, s.day
-    ), billed as (
-      select s.customer, s.agent_id, s.status, s.day, c.currency, c.cost, s.billed = s.runs and not c.unpriced as complete
-      from spent s
-      join (
-        select o.task_id, o.currency, sum(o.list_cost) as cost,
-               bool_or(bool_or(o.currency is null)) over (partition by o.task_id) as unpriced
-        from compute_costs o
-        where o.task_id = any(array(select b.task_id from spent b where b.billed > 0))
-        group by o.task_id, o.currency) c on c.task_id = s.task_id
-      where c.currency is not null
     ), computes as (
-      select b.customer, b.agent_id, b.status, b.day, b.currency, count(*) filter (where b.complete) as priced,
-             sum(b.cost) as cost, percentile_disc(0.5) within group (order by b.cost) filter (where b.complete) as median
-      from billed b
-      group by b.customer, b.agent_id, b.status, b.day, b.currency
+      select c.customer, c.agent_id, c.status, c.day, c.currency, sum(c.priced)::bigint as priced, sum(c.list_cost) as cost,
+             max(c.asked_at) as asked_at
+      from (
+        select case when v_by_customer then m.customer else '' end as customer,
+               case when v_by_agent then m.agent_id else 0 end as agent_id,
+               case when v_by_status then m.status else 'enqueued' end as status,
+               case when v_by_day then m.day else 'infinity' end as day,
+               m.currency, m.tasks, m.priced, m.list_cost, m.asked_at
+        from _compute_ledger(v_agent_ids, v_statuses, customers, from_day, to_day) m
+      ) c
+      group by c.customer, c.agent_id, c.status, c.day, c.currency
+      having sum(c.tasks) > 0
+    ), compute_medians as (
+      select s.customer, s.agent_id, s.status, s.day, c.currency,
+             percentile_disc(0.5) within group (order by c.list_cost) as median, count(*) as median_of
+      from spent s
+      join _task_compute(array(select b.task_id from spent b where b.asked_at is not null)) c
+        on c.task_id = s.task_id and c.priced_runs = s.runs
+      group by s.customer, s.agent_id, s.status, s.day, c.currency
+    ), asked as (
+      select s.customer, s.agent_id, s.status, s.day, coalesce(min(s.unsettled_at), max(s.asked_at)) as at
+      from spent s
+      group by s.customer, s.agent_id, s.status, s.day
     ), costs as (
       select l.customer, l.agent_id, l.status, l.day, l.tasks, 'llm' as kind, 'USD' as currency, l.ran as looked_at, l.priced,
-             l.cost, m.median, v_now as as_of
+             l.cost, m.median, coalesce(m.median_of, 0) as median_of, v_now as as_of
       from ledger l
       left join models m using (customer, agent_id, status, day)
       union all
-      select l.customer, l.agent_id, l.status, l.day, l.tasks, 'compute', c.currency, j.looked_at, coalesce(c.priced, 0),
-             c.cost, c.median, j.as_of
+      select l.customer, l.agent_id, l.status, l.day, l.tasks, 'compute', c.currency, l.billable, coalesce(c.priced, 0),
+             c.cost, m.median, coalesce(m.median_of, 0), coalesce(a.at, c.asked_at)
       from ledger l
-      join jobs j using (customer, agent_id, status, day)
       left join computes c using (customer, agent_id, status, day)
+      left join compute_medians m using (customer, agent_id, status, day, currency)
+      left join asked a using (customer, agent_id, status, day)
+      where l.billable > 0
     )
     select case when v_by_customer then c.customer end, g.name, case when v_by_status then c.status::text end,
            case when isfinite(c.day) then c.day end, c.kind, c.currency, c.tasks, c.looked_at, c.priced, c.cost, c.median,
-           c.as_of
+           c.median_of, c.as_of
     from costs c
     left join agents g on g.id = c.agent_id
     order by 4 desc nulls first, 1, 2, c.status, c.kind desc, c.currency;

@@ -85,15 +85,16 @@ begin
   ), counted as (
     insert into task_rollups as r (
       agent_id, customer, status, day, tasks, input_tokens, output_tokens, cached_tokens, llm_cost,
-      ran, priced, input_told, output_told, cached_told, cost_told)
+      ran, priced, input_told, output_told, cached_told, cost_told, billable)
     select s.agent_id, s.customer, s.status, s.day, sum(s.tasks), sum(s.input_tokens), sum(s.output_tokens),
            sum(s.cached_tokens), sum(s.llm_cost), sum(s.ran), sum(s.priced), sum(s.input_told), sum(s.output_told),
-           sum(s.cached_told), sum(s.cost_told)
+           sum(s.cached_told), sum(s.cost_told), sum(s.billable)
     from sides s
     group by s.agent_id, s.customer, s.status, s.day
     -- what has come and gone since the last fold changes nothing: no new version of its row, which a held snapshot would keep
     having (sum(s.tasks), sum(s.input_tokens), sum(s.output_tokens), sum(s.cached_tokens), sum(s.llm_cost), sum(s.ran), sum(s.priced),
-            sum(s.input_told), sum(s.output_told), sum(s.cached_told), sum(s.cost_told)) <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+            sum(s.input_told), sum(s.output_told), sum(s.cached_told), sum(s.cost_told), sum(s.billable))
+           <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     order by s.agent_id, s.status, s.day, s.customer
     on conflict (agent_id, status, day, customer) do update
     set tasks = r.tasks + excluded.tasks,
@@ -106,7 +107,8 @@ begin
         input_told = r.input_told + excluded.input_told,
         output_told = r.output_told + excluded.output_told,
         cached_told = r.cached_told + excluded.cached_told,
-        cost_told = r.cost_told + excluded.cost_told
+        cost_told = r.cost_told + excluded.cost_told,
+        billable = r.billable + excluded.billable
   ), times as materialized (
     select s.agent_id, s.customer, s.day, s.hour, s.bucket, sum(s.tasks) as tasks
     from sides s
@@ -157,6 +159,7 @@ begin
         llm_cost = t.llm_cost + excluded.llm_cost
   )
   select count(*) into v_folded from folded;
+  perform _fold_compute(batch_size);
 
   if v_settled then
     v_book.folded_to := coalesce(

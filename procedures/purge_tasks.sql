@@ -70,11 +70,12 @@ begin
 
   insert into purged_tasks as p (
     agent_id, customer, status, hour, bucket, tasks, input_tokens, output_tokens, cached_tokens, llm_cost,
-    ran, priced, input_told, output_told, cached_told, cost_told)
+    ran, priced, input_told, output_told, cached_told, cost_told, billable)
   select t.agent_id, t.customer, t.status, _hour(t.finished_at),
          case when t.status = 'completed' then _response_bucket(t.finished_at - t.created_at) end,
          count(*), sum(u.used[1]), sum(u.used[2]), sum(u.used[3]), sum(u.used[4]),
-         sum(u.used[5]), sum(u.used[6]), sum(u.used[7]), sum(u.used[8]), sum(u.used[9]), sum(u.used[10])
+         sum(u.used[5]), sum(u.used[6]), sum(u.used[7]), sum(u.used[8]), sum(u.used[9]), sum(u.used[10]),
+         sum(least(u.used[11], 1))
   from tasks t
   cross join lateral (select _task_usage(t.id) as used offset 0) u  -- one call a task, not one for each number
   where t.id = any(v_ids)
@@ -85,9 +86,16 @@ begin
       output_tokens = p.output_tokens + excluded.output_tokens, cached_tokens = p.cached_tokens + excluded.cached_tokens,
       llm_cost = p.llm_cost + excluded.llm_cost, ran = p.ran + excluded.ran, priced = p.priced + excluded.priced,
       input_told = p.input_told + excluded.input_told, output_told = p.output_told + excluded.output_told,
-      cached_told = p.cached_told + excluded.cached_told, cost_told = p.cost_told + excluded.cost_told;
+      cached_told = p.cached_told + excluded.cached_told, cost_told = p.cost_told + excluded.cost_told,
+      billable = p.billable + excluded.billable;
+  insert into purged_compute as p (agent_id, customer, status, day, currency, tasks, priced, list_cost)
+  select c.agent_id, c.customer, c.status, c.day, c.currency, c.tasks, c.priced, c.list_cost
+  from _compute_groups(v_ids) c
+  order by c.agent_id, c.status, c.day, c.customer, c.currency
+  on conflict (agent_id, status, day, customer, currency) do update
+  set tasks = p.tasks + excluded.tasks, priced = p.priced + excluded.priced, list_cost = p.list_cost + excluded.list_cost;
 
-  -- Runs before their costs, as record_compute_cost has it: what it writes meanwhile is seen once its runs are locked.
+  -- in this order, as begin_compute_fetch has it
   perform from compute_runs r where r.attempt_id = any(v_attempt_ids) order by r.attempt_id for update;
   delete from compute_costs c where c.attempt_id = any(v_attempt_ids);
   delete from compute_runs r where r.attempt_id = any(v_attempt_ids);

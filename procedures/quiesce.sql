@@ -17,7 +17,7 @@
 -- Returns what was done: quiesced, or quiesced already.
 -- Errors: LQ409 this is the installation itself, or nobody can tell; LQ400 no reason, or no such endpoint; LQ403 not permitted.
 -- Locks: the one of changes to agents and every endpoint's throttle lock, by id, so that no dequeue under way claims
---   after this; the row of installation; tasks in id order; their attempts.
+--   after this; the row of installation; that of a fetch of costs; tasks in id order; their attempts.
 create or replace function lakequeue.quiesce(
   reason text, actor text default null, lakebase_endpoint text default null, is_copy boolean default false)
 returns table (
@@ -64,6 +64,9 @@ begin
   end if;
 
   v_now := _now();
+  update compute_fetches f
+  set state = 'failed', ended_at = v_now, problem = 'the original of this copy asks billing'
+  where f.state = 'running';
   v_task_ids := array(
     select t.id
     from tasks t
@@ -99,9 +102,6 @@ begin
   set id = gen_random_uuid(), secret = sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),
       home = v_here, quiesced_at = v_now,
       inherited_attempts = coalesce((select max(a.id) from task_attempts a), 0);
-  update compute_fetches f
-  set state = 'failed', ended_at = v_now, problem = 'the original of this copy asks billing'
-  where f.state = 'running';
   perform _log_event('quiesced', actor => v_actor, reason => reason, detail => jsonb_build_object(
     'original', v_installation.id, 'from', v_installation.home, 'to', v_here, 'jobs', v_jobs,
     'attempts_closed', attempts_closed, 'runs_let_go', runs_let_go));

@@ -11,7 +11,7 @@
 -- answer that knows no run at all settles none: it may be of another workspace, or of a login that sees no rows.
 -- Returns runs asked for, how many of them are billed, rows ignored. The same again for a fetch that is done.
 -- Errors: LQ404 no such fetch; LQ409 it was cancelled or has failed; LQ422 rows that are no such array.
--- Locks: the fetch's row, then the rows of runs in id order.
+-- Locks: the fetch's row, the rows of its runs' tasks in id order, the rows of the runs in id order.
 create or replace function lakequeue.record_compute_cost(fetch_id bigint, workspace text, rows json)
 returns table (runs integer, billed integer, ignored integer)
 language plpgsql volatile security definer
@@ -24,6 +24,7 @@ as $$
 declare
   v_fetch compute_fetches := _compute_fetch(fetch_id);
   v_now timestamptz := _now();
+  v_task_ids bigint[];
   v_attempt_ids bigint[];
   v_rows integer;
   v_taken integer;
@@ -38,9 +39,21 @@ begin
     raise exception using errcode = 'LQ409', message = format('fetch %s was stopped, so its answer is not recorded', fetch_id),
       hint = 'Ask again with lakequeue.begin_compute_fetch.';
   end if;
+  -- While they are locked, no task moves to another group of the ledger with what is being replaced here.
+  v_task_ids := array(
+    select t.id from tasks t
+    where t.id = any(array(select r.task_id from compute_runs r where r.fetch_id = v_fetch.id))
+    order by t.id
+    for no key update);
   v_attempt_ids := array(
-    select r.attempt_id from compute_runs r where r.fetch_id = v_fetch.id order by r.attempt_id for no key update);
+    select r.attempt_id
+    from compute_runs r
+    where r.attempt_id = any(array(select x.attempt_id from compute_runs x where x.fetch_id = v_fetch.id)) and r.fetch_id = v_fetch.id
+    order by r.attempt_id
+    for no key update);
 
+  insert into compute_deltas (agent_id, customer, status, day, currency, tasks, priced, list_cost)
+  select g.agent_id, g.customer, g.status, g.day, g.currency, -g.tasks, -g.priced, -g.list_cost from _compute_groups(v_task_ids) g;
   begin
     v_rows := json_array_length(record_compute_cost.rows);
     if v_rows is null then
@@ -108,6 +121,8 @@ begin
         (select coalesce(a.run_ended_at, a.ended_at) from task_attempts a where a.id = r.attempt_id) <= v_now - interval '7 days',
         false)
   where r.attempt_id = any(v_attempt_ids);
+  insert into compute_deltas (agent_id, customer, status, day, currency, tasks, priced, list_cost, asked_at)
+  select g.*, v_now from _compute_groups(v_task_ids) g;
   select count(*) filter (where r.billed) into v_billed from compute_runs r where r.attempt_id = any(v_attempt_ids);
   update compute_fetches f
   set state = 'done', ended_at = v_now, seen_at = v_now, workspace_id = _clean_text(workspace, 200), billed = v_billed,

@@ -20,15 +20,18 @@ as $$
 #variable_conflict use_column
 declare
   v_recorded bigint[];
+  v_finished boolean[];
 begin
   if cardinality(attempts) is distinct from cardinality(run_ids) or array_position(run_ids, null) is not null then
     raise exception using errcode = 'LQ400', message = 'record_runs needs one run id per attempt',
       hint = 'Pass two arrays of the same length.';
   end if;
-  perform from tasks t
-  where t.id = any(array(select a.task_id from task_attempts a where a.id = any(attempts)))
-  order by t.id
-  for no key update;
+  v_finished := array(
+    select t.finished_at is not null
+    from tasks t
+    where t.id = any(array(select a.task_id from task_attempts a where a.id = any(attempts)))
+    order by t.id
+    for no key update);
 
   with recorded as (
     update task_attempts a
@@ -42,6 +45,13 @@ begin
     returning a.id
   )
   select coalesce(array_agg(r.id), '{}') into v_recorded from recorded r;
+  if true = any(v_finished) then  -- from now on compute is billed for them, too
+    perform _note_change(t, t, u.used[:10] || u.used[11] - r.runs, u.used)
+    from (
+      select a.task_id, count(*) as runs from task_attempts a where a.id = any(v_recorded) and a.job_id is not null group by a.task_id) r
+    join tasks t on t.id = r.task_id and t.finished_at is not null
+    cross join lateral (select _task_usage(t.id) as used offset 0) u;
+  end if;
 
   return query
     select u.attempt,

@@ -37,13 +37,15 @@ TABLES = {
     "task_attempts": "id",
     "results": "attempt_id",
     "task_events": "id",
+    "compute_runs": "attempt_id",
+    "compute_costs": "attempt_id",
 }
 """What is copied, with its key."""
 USAGE = (
     *("input_tokens", "output_tokens", "cached_tokens", "llm_cost", "ran", "priced"),
     *("input_told", "output_told", "cached_told", "cost_told"),
 )
-"""As _task_usage tells it, in this order."""
+"""As _task_usage tells it, in this order; its last number is that of job runs."""
 
 
 def built(server: Server, finished: int, waiting: int) -> Database:
@@ -77,6 +79,10 @@ def build(database: Database, finished: int, waiting: int) -> None:
             "create temporary table seeds as select s.*, lakequeue._task_usage(s.id) as usage"
             " from lakequeue.tasks s"
         )
+        admin.execute(
+            "create temporary table bills as"
+            " select c.* from lakequeue._task_compute(array(select s.id from seeds s)) c"
+        )
         with without_indexes(admin):
             for seed in seeds:
                 multiply(admin, *seed)
@@ -91,12 +97,11 @@ def configure(admin: Connection) -> None:
     limits = "".join(f", {name} => {value}" for name, value in LIMITS.items())
     for agent in AGENTS:
         admin.execute(
-            "select lakequeue.configure_agent(%s, retry_base => '0', breaker_failures => 0"
-            + (limits if agent == LIMITED else "")
-            + ")",
+            "select lakequeue.configure_agent(%s, job_id => 7, retry_base => '0',"
+            " breaker_failures => 0" + (limits if agent == LIMITED else "") + ")",
             [agent],
         )
-    admin.execute("select lakequeue.worker_heartbeat('w', relay => 'local')")
+    admin.execute("select lakequeue.worker_heartbeat('w', relay => 'databricks')")
     admin.execute("select lakequeue.set_person('ann', 'operator')")
 
 
@@ -135,9 +140,12 @@ def finish(admin: Connection, count: int, dice: random.Random) -> None:
         "select attempt_id, callback_token from lakequeue.dequeue_tasks('w', 40)"
         " where outcome = 'claimed'"
     ).fetchall():
+        runs = [attempt for attempt, _ in rows]
+        admin.execute("select count(*) from lakequeue.record_runs(%s, %s)", [runs, runs])
         reports = [{"attempt": attempt, "token": token} | report(dice) for attempt, token in rows]
         admin.execute("select count(*) from lakequeue.record_callbacks(%s)", [Json(reports)])
         admin.execute("select * from lakequeue.sweep_leases()")
+    bill(admin, dice)
 
 
 def report(dice: random.Random) -> dict[str, Any]:
@@ -150,6 +158,24 @@ def report(dice: random.Random) -> dict[str, Any]:
     if outcome == "success":
         return {"outcome": outcome, "result": RESULT, "confidence": dice.random()} | used
     return {"outcome": outcome, "error": {"class": "unreadable", "message": "no page"}} | used
+
+
+def bill(admin: Connection, dice: random.Random) -> None:
+    """Ask billing once, which knows most of the runs, and not of all what they cost."""
+    asked = admin.execute(
+        "select fetch_id, run_ids from lakequeue.begin_compute_fetch('ann', batch_size => 10000)"
+    ).fetchone()
+    assert asked is not None
+    fetch, runs = asked
+    used = {"kind": "run", "sku": "JOBS", "unit": "DBU", "day": "2026-01-01", "quantity": "1"}
+    rows = [
+        used
+        | {"name": str(run), "currency": "EUR" if dice.random() < 0.1 else "USD"}
+        | {"cost": str(dice.randint(1, 999) / 1000) if dice.random() < 0.95 else None}
+        for run in runs
+        if dice.random() < 0.9
+    ]
+    admin.execute("select lakequeue.record_compute_cost(%s, 'w', %s)", [fetch, Json(rows)])
 
 
 def highest(admin: Connection) -> dict[str, int]:
@@ -217,6 +243,7 @@ def multiply(
             )
         seeds = f"s.id > {before['tasks']} and s.id <= {after['tasks']}"
         admin.execute(deltas(at, zone, seeds, f"k between {first} and {last}"))
+        admin.execute(compute_deltas(at, zone, seeds, f"k between {first} and {last}"))
         fold(admin)
     admin.execute("drop table copies")
     for table, key in TABLES.items():
@@ -251,15 +278,32 @@ def deltas(at: Callable[[str], str], zone: str, seeds: str, copies: str) -> str:
     """The statement that writes the deltas of copies, as those of new tasks in their last state."""
     return (
         "insert into lakequeue.task_deltas (agent_id, customer, to_status, to_day, to_hour,"
-        f" to_bucket, tasks, {', '.join(f'to_{name}' for name in USAGE)})"
+        f" to_bucket, tasks, to_billable, {', '.join(f'to_{name}' for name in USAGE)})"
         f" select c.agent_id, c.customer, c.status, (c.finished_at at time zone '{zone}')::date,"
         f" date_trunc('hour', c.finished_at, '{zone}'), case when c.status = 'completed'"
-        " then lakequeue._response_bucket(c.finished_at - c.created_at) end, count(*), "
+        " then lakequeue._response_bucket(c.finished_at - c.created_at) end, count(*),"
+        " count(*) filter (where c.finished_at is not null and c.usage[11] > 0), "
         + ", ".join(f"sum(c.usage[{place}])" for place in range(1, len(USAGE) + 1))
         + f" from (select s.agent_id, s.customer, s.status, s.usage, {at('s.created_at')} as"
         f" created_at, {at('s.finished_at')} as finished_at"
         f" from seeds s, copies where {seeds} and {copies}) c"
         " group by 1, 2, 3, 4, 5, 6"
+    )
+
+
+def compute_deltas(at: Callable[[str], str], zone: str, seeds: str, copies: str) -> str:
+    """The statement that writes what billing has told of copies."""
+    return (
+        "insert into lakequeue.compute_deltas"
+        " (agent_id, customer, status, day, currency, tasks, priced, list_cost, asked_at)"
+        " select c.agent_id, c.customer, c.status, c.day, c.currency, count(*),"
+        " count(*) filter (where c.priced_runs = c.runs), sum(c.list_cost), max(c.asked_at)"
+        " from (select s.agent_id, s.customer, s.status, s.usage[11] as runs, b.currency,"
+        f" b.list_cost, b.priced_runs, {at('b.asked_at')} as asked_at,"
+        f" ({at('s.finished_at')} at time zone '{zone}')::date as day"
+        f" from seeds s join bills b on b.task_id = s.id, copies where {seeds} and {copies}"
+        " and s.finished_at is not null) c"
+        " group by 1, 2, 3, 4, 5"
     )
 
 

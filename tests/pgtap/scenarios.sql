@@ -382,12 +382,12 @@ as $$
     select s.agent_id, s.customer, s.status, s.day, s.bucket, sum(s.tasks) as tasks, sum(s.input_tokens) as input,
            sum(s.output_tokens) as output, sum(s.cached_tokens) as cached, sum(s.llm_cost) as cost, sum(s.ran) as ran,
            sum(s.priced) as priced, sum(s.input_told) as input_told, sum(s.output_told) as output_told,
-           sum(s.cached_told) as cached_told, sum(s.cost_told) as cost_told
+           sum(s.cached_told) as cached_told, sum(s.cost_told) as cost_told, sum(s.billable) as billable
     from task_deltas d cross join lateral _delta_sides(d) s
     group by s.agent_id, s.customer, s.status, s.day, s.bucket
     having (sum(s.tasks), sum(s.input_tokens), sum(s.output_tokens), sum(s.cached_tokens), sum(s.llm_cost), sum(s.ran),
-            sum(s.priced), sum(s.input_told), sum(s.output_told), sum(s.cached_told), sum(s.cost_told))
-           <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+            sum(s.priced), sum(s.input_told), sum(s.output_told), sum(s.cached_told), sum(s.cost_told), sum(s.billable))
+           <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
   ), counted as (
     select t.agent_id, t.customer, t.status, (t.finished_at at time zone i.time_zone)::date as day,
            case when t.status = 'completed' then ceil(
@@ -395,24 +395,25 @@ as $$
            count(*)::numeric as tasks, sum(u.input) as input, sum(u.output) as output, sum(u.cached) as cached, sum(u.cost) as cost,
            count(*) filter (where u.attempts > 0) as ran, count(*) filter (where u.attempts > 0 and u.prices = u.attempts) as priced,
            count(*) filter (where u.inputs > 0) as input_told, count(*) filter (where u.outputs > 0) as output_told,
-           count(*) filter (where u.cacheds > 0) as cached_told, count(*) filter (where u.prices > 0) as cost_told
+           count(*) filter (where u.cacheds > 0) as cached_told, count(*) filter (where u.prices > 0) as cost_told,
+           count(*) filter (where t.finished_at is not null and u.job_runs > 0) as billable
     from installation i cross join tasks t cross join lateral (
       select coalesce(sum(a.input_tokens), 0) as input, coalesce(sum(a.output_tokens), 0) as output,
              coalesce(sum(a.cached_tokens), 0) as cached, coalesce(sum(a.llm_cost), 0) as cost, count(*) as attempts,
              count(a.llm_cost) as prices, count(a.input_tokens) as inputs, count(a.output_tokens) as outputs,
-             count(a.cached_tokens) as cacheds
+             count(a.cached_tokens) as cacheds, count(*) filter (where a.run_id is not null and a.job_id is not null) as job_runs
       from task_attempts a where a.task_id = t.id) u
     group by 1, 2, 3, 4, 5
   ), truth as (
     select c.agent_id, c.customer, c.status, c.day, c.bucket, sum(c.tasks) as tasks, sum(c.input) as input,
            sum(c.output) as output, sum(c.cached) as cached, sum(c.cost) as cost, sum(c.ran) as ran, sum(c.priced) as priced,
            sum(c.input_told) as input_told, sum(c.output_told) as output_told, sum(c.cached_told) as cached_told,
-           sum(c.cost_told) as cost_told
+           sum(c.cost_told) as cost_told, sum(c.billable) as billable
     from (table counted
           union all
           select p.agent_id, p.customer, p.status, _day(p.hour), p.bucket, p.tasks,
                  p.input_tokens, p.output_tokens, p.cached_tokens, p.llm_cost, p.ran, p.priced, p.input_told, p.output_told,
-                 p.cached_told, p.cost_told
+                 p.cached_told, p.cost_told, p.billable
           from purged_tasks p) c
     group by 1, 2, 3, 4, 5
   ), differences as (

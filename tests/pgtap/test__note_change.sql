@@ -28,7 +28,7 @@ select is_empty('select pg_temp.deltas()', 'no change, no delta');
 
 -- usage alone
 update task_attempts set input_tokens = 10, llm_cost = 0.25 where id = :a;
-select _note_change(b.task, b.task, '{0,0,0,0,1,0,0,0,0,0}') from before b \gset
+select _note_change(b.task, b.task, '{0,0,0,0,1,0,0,0,0,0,0}') from before b \gset
 select results_eq(
   $$ select customer, tasks, from_status, from_day, from_bucket, from_input_tokens, from_llm_cost,
             to_status, to_day, to_bucket, to_input_tokens, to_output_tokens, to_cached_tokens, to_llm_cost from pg_temp.deltas() $$,

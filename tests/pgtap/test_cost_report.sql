@@ -1,7 +1,7 @@
 -- Costs by customer, agent, status and day: sums and medians per task, coverage, age; unknown is not 0.
 begin;
 \ir scenarios.sql
-select plan(26);
+select plan(36);
 
 create function pg_temp.told(by text[] default '{}', kind text default 'llm') returns setof text language sql as $$
   select concat_ws(' ', c.customer, c.status, c.day, coalesce(c.currency, 'nothing'), c.tasks, c.priced || '/' || c.looked_at, coalesce(trim_scale(c.cost)::text, '-'), coalesce(trim_scale(c.median_cost)::text, '-'))
@@ -57,11 +57,42 @@ select advance('8 days');
 select is((select c.as_of from cost_report(by => '{}') c where c.kind = 'compute' limit 1), (select at from asked), 'as of when it was asked');
 select is((select c.as_of from cost_report(by => '{}') c where c.kind = 'llm'), _now(), 'the model cost is as of now');
 
+-- compute follows its task
+create function pg_temp.of_two(status text) returns setof text language sql as $$
+  select format('%s %s/%s %s', c.currency, c.priced, c.looked_at, trim_scale(c.cost)) from cost_report(statuses => array[of_two.status], customers => '{two}', by => '{}') c
+  where c.kind = 'compute'
+$$;
+create temporary table two as select enqueue_task(new_agent(1), '/a.pdf', customer => 'two') as task;
+select configure_agent(agent_of(task), job_id => 7) from two;
+create temporary table first as select claim(task) as attempt from two;
+select record_runs(array[attempt], array[21::bigint]) from first;
+select report(attempt, 'failure') from first;
+select bill(usage('21', 2), usage('21', 0.5, currency => 'EUR'));
+select results_eq($$select pg_temp.of_two('failed')$$, $$values ('EUR 1/1 0.5'), ('USD 1/1 2')$$, 'a failed task''s is billed');
+select retry_task(task, actor => 'ops') from two;
+select is_empty($$select pg_temp.of_two(s) from unnest('{enqueued,failed}'::text[]) s$$, 'a retried one''s counts nowhere');
+create temporary table second as select claim(task) as attempt from two;
+select is_empty($$select pg_temp.of_two('processing')$$, 'nor while it runs again');
+select report(attempt, 'success', '1') from second;
+select results_eq($$select pg_temp.of_two('completed')$$, $$values ('EUR 1/1 0.5'), ('USD 1/1 2')$$, 'when it is finished it counts as what it is now');
+select fold_rollups();
+select results_eq($$select pg_temp.of_two('completed')$$, $$values ('EUR 1/1 0.5'), ('USD 1/1 2')$$, 'folded too');
+select record_runs(array[attempt], array[22::bigint]) from second;
+select results_eq($$select pg_temp.of_two('completed')$$, $$values ('EUR 0/1 0.5'), ('USD 0/1 2')$$, 'a run that is told of late is not billed');
+select bill(usage('22', 3));
+select results_eq($$select pg_temp.of_two('completed')$$, $$values ('EUR 1/1 0.5'), ('USD 1/1 5')$$, 'until it is');
+select is((select median_cost from cost_report(customers => '{two}', by => '{}') where kind = 'compute' and currency = 'USD'), 5.0, 'a task is what all its runs cost');
+select bill(usage('21', null), usage('22', 3));
+select results_eq($$select pg_temp.of_two('completed')$$, $$values ('USD 0/1 3')$$, 'a currency that billing took back is gone; an amount without a price is not covered');
+select bill(usage('21', 2), usage('21', 0.5, currency => 'EUR'), usage('22', 3));
+
 -- bounded
-select results_eq($$select c.kind, c.tasks, c.looked_at, c.priced, c.cost from cost_report(by => '{}', most_tasks => 2) c where c.kind = 'llm'$$,
-  $$select c.kind, c.tasks, c.looked_at, c.priced, c.cost from cost_report(by => '{}') c where c.kind = 'llm'$$, 'sum and coverage of the model cost are of all');
-select results_eq($$select c.kind, c.looked_at, c.median_cost from cost_report(by => '{}', most_tasks => 2) c$$,
-  $$values ('llm', 7::bigint, 0.75)$$, 'the median and compute are of the newest, which were no job runs');
+select results_eq($$select c.kind, c.currency, c.tasks, c.looked_at, c.priced, c.cost from cost_report(by => '{}', most_tasks => 2) c$$,
+  $$select c.kind, c.currency, c.tasks, c.looked_at, c.priced, c.cost from cost_report(by => '{}') c$$, 'sums and coverage are of all');
+select results_eq($$select c.kind, c.currency, c.median_cost from cost_report(by => '{}', most_tasks => 1) c$$,
+  $$values ('llm', 'USD', null), ('compute', 'EUR', 0.5), ('compute', 'USD', 5.0)$$, 'medians are of the newest');
+select is((select c.as_of from cost_report(by => '{customer}', most_tasks => 1) c where c.customer = 'acme' and c.currency = 'EUR'),
+  (select max(r.asked_at) from compute_runs r where r.run_id = 2), 'as of when billing told of any of them');
 select refused(format('select cost_report(%s)', a), 'LQ400', a || ' is refused')
 from unnest(array['by => ''{month}''', 'most_tasks => 0', 'statuses => ''{gone}''']) a;
 set session authorization test_reader;

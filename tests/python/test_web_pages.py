@@ -16,7 +16,7 @@ import pytest
 from flask.testing import FlaskClient
 from psycopg.types.json import Json
 
-from lakequeue.web import costs, export, reads
+from lakequeue.web import export, reads
 from tests.python.web_server import AGENT, Queue, application, as_json, pdf, upload
 from tests.servers import Database
 
@@ -335,7 +335,7 @@ def test_a_search_says_how_far_it_has_looked_and_goes_on(
 
 
 def test_the_cost_page_says_of_what_it_knows_that_nothing_ran_as_a_job(
-    queue: Queue, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, client: FlaskClient
 ) -> None:
     assert "ran as a job" not in text(client.get("/costs"))
     for _ in range(2):
@@ -343,8 +343,36 @@ def test_the_cost_page_says_of_what_it_knows_that_nothing_ran_as_a_job(
         queue.complete({"fields": {}})
     address = "/costs?range=all"  # another one: reports are kept for some seconds
     assert "no finished task is known to have run as a job" in text(client.get(address))
-    monkeypatch.setattr(costs, "MOST_TASKS", 1)
-    assert "none of the newest 1 finished tasks ran as a job" in text(client.get(address))
+
+
+def test_the_cost_page_says_of_how_many_tasks_a_median_is(
+    queue: Queue, client: FlaskClient
+) -> None:
+    """Of a rare customer's, few are looked for among everybody else's."""
+    for cost in (0.25, 0.75):
+        queue.enqueue(customer="acme")
+        queue.complete({}, llm_cost=cost)
+        queue.call("fold_rollups")
+        if cost == 0.25:
+            queue.database.query(
+                "update lakequeue.tasks set finished_at = finished_at - interval '1 day'"
+            )
+            queue.database.query(
+                "update lakequeue.task_rollups set day = day - 1 where status = 'completed'"
+            )
+    page = words(text(client.get("/costs?customer=acme")))
+    assert "Model cost, median per task $0.25 of the priced tasks" in page
+    assert "Medians are of the newest" not in page
+    queue.database.query(
+        """insert into lakequeue.task_rollups
+           select (jsonb_populate_record(r, '{"customer": "others", "tasks": 250000}')).*
+             from lakequeue.task_rollups r where r.status = 'completed' and r.tasks = 1
+            order by r.day desc limit 1"""
+    )
+    page = words(text(client.get("/costs?customer=acme&range=all")))
+    assert "priced 2 of 2 tasks" in page
+    assert "Model cost, median per task $0.75 of the newest 1 priced tasks" in page
+    assert "Medians are of the newest finished tasks" in page
 
 
 def test_a_batch_pages_through_its_documents(queue: Queue, client: FlaskClient) -> None:

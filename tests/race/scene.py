@@ -46,6 +46,7 @@ with usage as (
          (count(a.output_tokens) > 0)::integer as output_told,
          (count(a.cached_tokens) > 0)::integer as cached_told,
          (count(a.llm_cost) > 0)::integer as cost_told,
+         count(*) filter (where a.run_id is not null and a.job_id is not null) as job_runs,
          count(*) as attempts,
          count(*) filter (where a.status = 'running') as running,
          count(*) filter (where a.status = 'succeeded') as succeeded
@@ -56,13 +57,14 @@ with usage as (
          case when t.status = 'completed'
               then lakequeue._response_bucket(t.finished_at - t.created_at) end as bucket,
          lakequeue._hour(t.finished_at) as hour, 1 as tasks, u.input, u.output, u.cached, u.cost,
-         u.ran, u.priced, u.input_told, u.output_told, u.cached_told, u.cost_told
+         u.ran, u.priced, u.input_told, u.output_told, u.cached_told, u.cost_told,
+         case when t.finished_at is not null then (u.job_runs > 0)::integer end as billable
     from lakequeue.tasks t
     left join usage u on u.task_id = t.id
   union all
   select p.agent_id, p.customer, p.status, lakequeue._day(p.hour), p.bucket, p.hour,
          p.tasks, p.input_tokens, p.output_tokens, p.cached_tokens, p.llm_cost,
-         p.ran, p.priced, p.input_told, p.output_told, p.cached_told, p.cost_told
+         p.ran, p.priced, p.input_told, p.output_told, p.cached_told, p.cost_told, p.billable
     from lakequeue.purged_tasks p
 ), brute as (
   select c.agent_id, c.customer, c.status, c.day,
@@ -71,7 +73,8 @@ with usage as (
          coalesce(sum(c.cost), 0) as cost, coalesce(sum(c.ran), 0) as ran,
          coalesce(sum(c.priced), 0) as priced, coalesce(sum(c.input_told), 0) as input_told,
          coalesce(sum(c.output_told), 0) as output_told,
-         coalesce(sum(c.cached_told), 0) as cached_told, coalesce(sum(c.cost_told), 0) as cost_told
+         coalesce(sum(c.cached_told), 0) as cached_told, coalesce(sum(c.cost_told), 0) as cost_told,
+         coalesce(sum(c.billable), 0) as billable
     from counted c
    group by 1, 2, 3, 4
 ), kept as (
@@ -80,21 +83,51 @@ with usage as (
          sum(s.cached_tokens) as cached, sum(s.llm_cost) as cost, sum(s.ran) as ran,
          sum(s.priced) as priced, sum(s.input_told) as input_told,
          sum(s.output_told) as output_told, sum(s.cached_told) as cached_told,
-         sum(s.cost_told) as cost_told
+         sum(s.cost_told) as cost_told, sum(s.billable) as billable
     from (select r.agent_id, r.customer, r.status, r.day, r.tasks, r.input_tokens, r.output_tokens,
                  r.cached_tokens, r.llm_cost, r.ran, r.priced, r.input_told, r.output_told,
-                 r.cached_told, r.cost_told
+                 r.cached_told, r.cost_told, r.billable
             from lakequeue.task_rollups r
           union all
           select s.agent_id, s.customer, s.status, s.day, s.tasks, s.input_tokens, s.output_tokens,
                  s.cached_tokens, s.llm_cost, s.ran, s.priced, s.input_told, s.output_told,
-                 s.cached_told, s.cost_told
+                 s.cached_told, s.cost_told, s.billable
             from lakequeue.task_deltas d cross join lateral lakequeue._delta_sides(d) s) s
    group by 1, 2, 3, 4
   having sum(s.tasks) <> 0 or sum(s.input_tokens) <> 0 or sum(s.output_tokens) <> 0
       or sum(s.cached_tokens) <> 0 or sum(s.llm_cost) <> 0 or sum(s.ran) <> 0
       or sum(s.priced) <> 0 or sum(s.input_told) <> 0 or sum(s.output_told) <> 0
       or sum(s.cached_told) <> 0 or sum(s.cost_told) <> 0
+      or sum(s.billable) <> 0
+), compute_brute as (
+  select c.agent_id, c.customer, c.status, c.day, c.currency, sum(c.tasks) as tasks,
+         sum(c.priced) as priced, sum(c.list_cost) as list_cost
+    from (select t.agent_id, t.customer, t.status, lakequeue._day(t.finished_at) as day, o.currency,
+                 1 as tasks, sum(o.list_cost) as list_cost,
+                 (u.job_runs = (select count(*) from lakequeue.compute_runs r
+                                 where r.task_id = t.id and r.billed)
+                  and not exists (select from lakequeue.compute_costs n
+                                   where n.task_id = t.id and n.list_cost is null)
+                 )::integer as priced
+            from lakequeue.compute_costs o
+            join lakequeue.tasks t on t.id = o.task_id and t.finished_at is not null
+            join usage u on u.task_id = t.id
+           where o.list_cost is not null
+           group by t.id, o.currency, u.job_runs
+          union all
+          select p.agent_id, p.customer, p.status, p.day, p.currency, p.tasks, p.list_cost, p.priced
+            from lakequeue.purged_compute p) c
+   group by 1, 2, 3, 4, 5
+), compute_kept as (
+  select c.agent_id, c.customer, c.status, c.day, c.currency, sum(c.tasks) as tasks,
+         sum(c.priced) as priced, sum(c.list_cost) as list_cost
+    from (select r.agent_id, r.customer, r.status, r.day, r.currency, r.tasks, r.priced, r.list_cost
+            from lakequeue.compute_rollups r
+          union all
+          select d.agent_id, d.customer, d.status, d.day, d.currency, d.tasks, d.priced, d.list_cost
+            from lakequeue.compute_deltas d) c
+   group by 1, 2, 3, 4, 5
+  having sum(c.tasks) <> 0 or sum(c.priced) <> 0 or sum(c.list_cost) <> 0
 ), times_brute as (
   select coalesce(c.agent_id, 0) as agent_id, c.customer, s.*, c.bucket,
          sum(c.tasks)::numeric as tasks
@@ -227,6 +260,13 @@ select 'rule 15: ' || p.how || ' ' || p::text
   from ((select 'kept, not true:' as how, k.* from (table kept except table brute) k)
         union all
         (select 'true, not kept:', b.* from (table brute except table kept) b)) p
+union all
+select 'rule 15, compute: ' || p.how || ' ' || p::text
+  from ((select 'kept, not true:' as how, k.*
+           from (table compute_kept except table compute_brute) k)
+        union all
+        (select 'true, not kept:', b.*
+           from (table compute_brute except table compute_kept) b)) p
 union all
 select 'rule 15, response times: ' || p.how || ' ' || p::text
   from ((select 'kept, not true:' as how, k.* from (table times_kept except table times_brute) k)

@@ -136,10 +136,11 @@ def test_a_task_is_not_claimed_twice_when_its_priority_changes(database: Databas
     assert_sound(database)
 
 
-def test_a_bill_that_comes_while_its_task_is_purged_goes_with_it(
-    database: Database, clock: Clock
+@pytest.mark.parametrize("first", ["the bill", "the purge"])
+def test_a_task_is_purged_with_a_bill_that_comes_meanwhile(
+    database: Database, clock: Clock, first: str
 ) -> None:
-    """Runs are locked before their costs, by both: neither a row is left nor a circle closed."""
+    """Tasks are locked before their runs and costs, by both: nothing is left of any."""
     clock.set("2026-01-01 12:00+00")
     configure(database, max_attempts=1, job_id=7)
     enqueue(database, 1)
@@ -152,16 +153,28 @@ def test_a_bill_that_comes_while_its_task_is_purged_goes_with_it(
     (begun,) = call(operator, "begin_compute_fetch")
     used = {"sku": "JOBS", "unit": "DBU", "day": "2026-01-01", "currency": "USD"}
     bill = [{"kind": "run", "name": "1", "quantity": "1", "cost": "2", **used}]
-    with holding(database, "test_operator") as biller:
-        said = {"fetch_id": begun["fetch_id"], "workspace": "w", "rows": Json(bill)}
-        (recorded,) = call(biller, "record_compute_cost", **said)
-        assert recorded["billed"] == 1
-        with in_background(lambda: call(operator, "purge_tasks", older_than="1 day")) as outcome:
-            wait_until_blocked(database, operator)
-            biller.commit()
-    assert outcome.result()[0]["tasks"] == 1
+    said = {"fetch_id": begun["fetch_id"], "workspace": "w", "rows": Json(bill)}
+
+    def purged(connection: Connection) -> int:
+        (row,) = call(connection, "purge_tasks", older_than="1 day")
+        return int(row["tasks"])
+
+    with holding(database, "test_operator") as other:
+        if first == "the bill":
+            (recorded,) = call(other, "record_compute_cost", **said)
+            assert recorded["billed"] == 1
+            assert purged(operator) == 0, "it goes the next time"
+            other.commit()
+            assert purged(operator) == 1
+        else:
+            assert purged(other) == 1
+            with in_background(lambda: call(operator, "record_compute_cost", **said)) as outcome:
+                wait_until_blocked(database, operator)
+                other.commit()
+            assert outcome.result() == [{"runs": 1, "billed": 0, "ignored": 1}]
     for table in ("compute_runs", "compute_costs"):
         assert database.value(f"select count(*) from lakequeue.{table}") == 0, table
+    assert_sound(database)
 
 
 @pytest.mark.parametrize(

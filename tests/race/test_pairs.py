@@ -56,6 +56,15 @@ KEYS = "failed", "cancelled", "completed", "twice"
 DOCUMENTS = ", ".join(f'{{"document_path": "/{key}", "dedup_key": "{key}"}}' for key in KEYS)
 
 
+# Each fetch is told other amounts.
+BILL = """record_compute_cost(
+  (select max(f.id) from lakequeue.compute_fetches f), 'w',
+  (select coalesce(json_agg(json_build_object(
+            'kind', 'run', 'name', r.run_id, 'sku', 'JOBS', 'unit', 'DBU', 'day', '2026-01-04',
+            'currency', 'USD', 'quantity', '1', 'cost', r.fetch_id)), '[]')
+     from lakequeue.compute_runs r))"""
+
+
 def of_each(call: str, said: str = "r") -> str:
     """A call for one attempt after the other; $1 is its id, $2 its token."""
     return f"select * from public.of_each($call$select {said} from lakequeue.{call} r$call$)"
@@ -106,6 +115,7 @@ FUNCTIONS = {
     # What it answers is no promise: it waits for no report that comes at the same time.
     "cool": of_each("report_rate_limit($1, $2, '30 seconds')", "'told'"),
     "reserve": of_each("reserve_tokens($1, $2, 600, 60, md5($1::text)::uuid)", "r.answer"),
+    "bill": silent(BILL),
     "settle": of_each("settle_tokens($1, $2, md5($1::text)::uuid, 700, 70)"),
 }
 
@@ -154,7 +164,7 @@ begin
       from pg_class c
       join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
      where c.relnamespace = 'lakequeue'::regnamespace and c.relkind = 'r'
-       and c.relname !~ '^(compute|extraction|endpoint_costs|people|model_prices|installation)'
+       and c.relname !~ '^(extraction|endpoint_costs|people|model_prices|installation)'
      group by c.relname
   loop
     execute format('create table saved.%I as table lakequeue.%1$I', t.name);
@@ -177,6 +187,8 @@ select 'task ' || coalesce(p.task::text, 'new ' || coalesce(t.reprocess_of::text
          'attempts', (select jsonb_agg(to_jsonb(a) - '{id,task_id,run_key,place}'::text[]
                                        order by a.number)
                         from lakequeue.task_attempts a where a.task_id = t.id),
+         'compute', (select jsonb_agg(to_jsonb(c) - 'task_id' order by c.attempt_id)
+                       from lakequeue.compute_costs c where c.task_id = t.id),
          'results', (select jsonb_agg(to_jsonb(r) - '{attempt_id,task_id}'::text[]
                                       order by r.attempt_id)
                        from lakequeue.results r where r.task_id = t.id),
@@ -264,9 +276,13 @@ class Stage:
             call(worker, "sweep_leases")
             return claimed
 
+        def bill() -> None:
+            call(operator, "begin_compute_fetch")
+            database.query(FUNCTIONS["bill"])
+
         clock.set(LONG_AGO)
         limits: dict[str, Any] = {"max_concurrent_tasks": 100, "max_tpm": 10_000_000}
-        configure(database, model_endpoint="model", retry_base="0 seconds", **limits)
+        configure(database, model_endpoint="model", job_id=7, retry_base="0 seconds", **limits)
         configure(database, "unused", model_endpoint="other")
         failed("failed", dedup_key="failed")
         store(agent, failed("failed with a late result"))
@@ -278,6 +294,8 @@ class Stage:
         early = expired("overtaken")
         claim(database, worker="w")
         store(agent, early)
+
+        bill()
 
         clock.set(AN_HOUR_AGO)
         call(worker, "worker_heartbeat", worker="dead")
@@ -300,6 +318,7 @@ class Stage:
         age("expired")
         age("asked to stop, expired")
         waiting("waiting", priority=1, page_count=3)
+        call(operator, "begin_compute_fetch")
         database.query("delete from lakequeue.agents where name = 'unused'")
         # Some are left for the pairs.
         database.query(

@@ -14,8 +14,6 @@ from lakequeue.web.filters import BadFilter, Filter, parse_key
 blueprint = Blueprint("costs", __name__)
 
 DIMENSIONS = ("day", "customer", "agent", "status")
-MOST_TASKS = 5_000
-"""Of how many tasks the database tells medians and compute; it is its default."""
 ROWS_SHOWN = 100
 KEPT_SECONDS = 10.0
 
@@ -98,7 +96,6 @@ def page() -> str:
         now=views.clock()["now"],
         warehouse=_billing().warehouse,
         may_operate=views.may_operate(),
-        most_tasks=MOST_TASKS,
         address=_address,
     )
 
