@@ -9,19 +9,17 @@ language sql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 set enable_seqscan = off
 as $$
-  with told as (
-    select c.task_id, c.attempt_id, c.currency, sum(c.list_cost) as list_cost
-    from compute_costs c
-    where c.task_id = any(tasks)
-    group by c.task_id, c.attempt_id, c.currency
-  ), runs as (
-    select t.task_id, count(distinct t.attempt_id) as billed, bool_or(t.currency is null) as unpriced from told t group by t.task_id
-  )
-  select t.task_id, t.currency, sum(t.list_cost), min(r.billed) filter (where not r.unpriced)
-  from told t
-  join runs r on r.task_id = t.task_id
-  where t.currency is not null
-  group by t.task_id, t.currency
+  select u.task_id, u.currency, sum(u.list_cost), min(u.runs)
+  from (
+    select n.task_id, n.currency, n.list_cost,
+           case when bool_and(n.currency is not null) over task then max(n.run) over task end as runs
+    from (
+      select c.task_id, c.currency, c.list_cost, dense_rank() over (partition by c.task_id order by c.attempt_id) as run
+      from compute_costs c
+      where c.task_id = any(tasks)) n
+    window task as (partition by n.task_id)) u
+  where u.currency is not null
+  group by u.task_id, u.currency
 $$;
 
 comment on function lakequeue._task_compute(bigint[]) is 'What billing has told of the compute of tasks, by task and currency.';

@@ -112,6 +112,12 @@ def test_a_made_history_is_what_the_functions_leave(history_of_60: Database) -> 
         " from lakequeue.tasks group by 1 order by 1"
     ) == [(False, 40, False), (True, 60, True)]
     assert history_of_60.value("select count(*) from lakequeue.task_deltas") == 0
+    priced = "select sum(priced) from lakequeue.compute_rollups"
+    assert (
+        30
+        < history_of_60.value(priced)
+        < history_of_60.value("select sum(billable) from lakequeue.task_rollups")
+    )
     assert history_of_60.value("select lakequeue.enqueue_task('letters', '/a.pdf')") > 60
 
 
