@@ -81,7 +81,9 @@ def build(database: Database, finished: int, waiting: int) -> None:
         )
         admin.execute(
             "create temporary table bills as"
-            " select c.* from lakequeue._task_compute(array(select s.id from seeds s)) c"
+            " select c.*, (select max(r.asked_at) from lakequeue.compute_runs r"
+            " where r.task_id = c.task_id) as asked_at"
+            " from lakequeue._task_compute(array(select s.id from seeds s)) c"
         )
         with without_indexes(admin):
             for seed in seeds:
