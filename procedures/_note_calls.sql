@@ -37,7 +37,7 @@ begin
         for no key update skip locked))
       returning c.id
     )
-    select o.place_from, o.overtaken, o.overtaken_from into v_overtaken
+    select o.* into v_overtaken
     from (select coalesce(array_agg(m.id), '{}') as moved from moved m) m
     cross join lateral _overtaken(v_ids, v_places, v_newest, v_book.calls_overtaken, m.moved) o;
   end if;

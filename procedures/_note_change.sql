@@ -38,7 +38,7 @@ begin
     usage_after[5], usage_after[6], usage_after[7], usage_after[8], usage_after[9], usage_after[10],
     case when after.finished_at is not null then least(usage_after[11], 1) else 0 end
   from installation i;
-  -- Who runs for the first time has never been finished, and so not been billed.
+  -- A task in its first run has never been finished, and so never been billed.
   if (after.attempt_count > 1 or after.attempt_count = 1 and before.status <> 'processing')
      and (before.status, before.finished_at, usage_before[11]) is distinct from (after.status, after.finished_at, usage_after[11]) then
     perform _move_compute(before, after, usage_before[11], usage_after[11]);

@@ -1,10 +1,10 @@
 -- From which day on a sample of the newest finished tasks of customers is taken. Whoever looks for them passes everybody's
 -- tasks on the days on which they have any (_finished_tasks), so it ends with the day on which 50 were passed for each one of the
--- sample (a day is read whole): a customer with one task in a thousand has a smaller sample.
+-- sample (a day is read whole): customers with fewer than one task in 50 have a smaller sample.
 --
 -- agent_ids, statuses: as _agent_ids and _statuses give them, finished ones. from_day, to_day: inclusive days of finished_at in
---   the reporting time zone, null for open. customers: null for all, which are found without passing anybody. sample: of
---   how many tasks it is.
+--   the reporting time zone, null for open. customers: null for all, which are found without passing anybody. sample:
+--   how many tasks are wanted.
 -- Returns day: the first one, null for open; more: there are tasks before it.
 create or replace function lakequeue._sample_from(
   agent_ids integer[], statuses lakequeue.task_status[], from_day date, to_day date, customers text[], sample integer,

@@ -1,7 +1,7 @@
 -- What all attempts of a task have used so far, and what of it is known, as the ledger counts it: {input tokens, output
--- tokens, cached tokens, USD, ran, priced, whether input, output, cached tokens and cost were told, job runs}, those between USD and the
--- last 1 or 0. It ran if it has an attempt, it is priced if all of its attempts have a cost; a job run is an attempt that
--- compute is billed for. Never stored.
+-- tokens, cached tokens, USD, ran, priced, whether input, output, cached tokens and cost were told, job runs}. The six from ran on are 1 or 0.
+-- It ran if it has an attempt, it is priced if all of its attempts have a cost; a job run is an attempt with a job and a run,
+-- for which compute is billed. Never stored.
 create or replace function lakequeue._task_usage(task bigint)
 returns numeric[]
 language plpgsql stable

@@ -4,22 +4,22 @@
 -- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
 -- by: what to tell apart: some of customer, agent, status, day; '{}' gives one total. The others are null in all rows.
 -- most_tasks: of how many finished tasks, the newest ones, medians are told, 1 to 100000, so that it stays cheap however
---   long the history; of fewer, where few are of these customers (_sample_from). The number of tasks, sums and coverage are of
---   all tasks under the filter, from the rollups; the number and the model cost of live tasks too, whose day is null.
+--   long the history; of fewer, where few are of these customers (_sample_from). All else is of all tasks under the filter, from
+--   the rollups; live ones, whose day is null, are always in.
 -- Returns two kinds of rows. llm, in USD, by the traces; compute, a row per currency, as billing said when it was last
 --   asked (at list price, of job runs only), with currency and cost null where nothing is billed yet. A cost that is not
 --   known is null, never 0.
---   tasks: under the filter. looked_at: finished tasks that ran (compute: as a job run). priced: those of them whose cost
---   is known in full: every attempt has its cost, every run is billed and has a price (in this currency). cost;
---   median_cost: of the priced ones among the newest, of an even number the lower in the middle; median_of: of how many.
---   as_of: now, or (compute) the age of the oldest figure that may still change among the newest, else when billing last
---   told of any of them.
+--   tasks: under the filter, the same in each row of a group. ran: finished ones that ran (compute: as a job run). priced: those
+--   of them whose cost is known in full: every attempt has its cost; every run is billed and every amount has a price, in
+--   whatever currency. cost: of all, also where it is not known in full. median_cost: of the priced ones among the newest, of
+--   an even number the lower in the middle; median_of: of how many. as_of: now, or (compute) when the oldest figure that may
+--   still change was asked for, among the newest; else when billing was last asked for any that has a cost.
 -- Errors: LQ400 by or most_tasks out of range, an unknown status; LQ404 an unknown agent.
 create or replace function lakequeue.cost_report(
   from_day date default null, to_day date default null, statuses text[] default null, agents text[] default null,
   customers text[] default null, by text[] default '{customer,agent,status,day}', most_tasks integer default 5000)
 returns table (
-  customer text, agent text, status text, day date, kind text, currency text, tasks bigint, looked_at bigint,
+  customer text, agent text, status text, day date, kind text, currency text, tasks bigint, ran bigint,
   priced bigint, cost numeric, median_cost numeric, median_of bigint, as_of timestamptz)
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -55,7 +55,7 @@ begin
              case when v_by_status then f.status else 'enqueued' end as status,
              case when v_by_day then f.day else 'infinity' end as day
       from _finished_tasks(
-        v_agent_ids, v_statuses, (_sample_from(v_agent_ids, v_final, from_day, to_day, customers, most_tasks)).day, to_day, customers,
+        v_agent_ids, v_final, (_sample_from(v_agent_ids, v_final, from_day, to_day, customers, most_tasks)).day, to_day, customers,
         most_tasks) f
     ), ledger as materialized (
       -- What is not told apart is the same in all rows, and never null: so groups are found by hash.
@@ -106,7 +106,7 @@ begin
         select case when v_by_customer then m.customer else '' end as customer,
                case when v_by_agent then m.agent_id else 0 end as agent_id,
                case when v_by_status then m.status else 'enqueued' end as status,
-               case when v_by_day then m.day else 'infinity' end as day,
+               case when v_by_day then coalesce(m.day, '-infinity') else 'infinity' end as day,
                m.currency, m.tasks, m.priced, m.list_cost, m.asked_at
         from _compute_ledger(v_agent_ids, v_statuses, customers, from_day, to_day) m
       ) c
@@ -117,14 +117,14 @@ begin
              percentile_disc(0.5) within group (order by c.list_cost) as median, count(*) as median_of
       from spent s
       join _task_compute(array(select b.task_id from spent b where b.asked_at is not null)) c
-        on c.task_id = s.task_id and c.priced_runs = s.runs
+        on c.task_id = s.task_id and c.billed_runs = s.runs and not c.unpriced
       group by s.customer, s.agent_id, s.status, s.day, c.currency
     ), asked as (
       select s.customer, s.agent_id, s.status, s.day, coalesce(min(s.unsettled_at), max(s.asked_at)) as at
       from spent s
       group by s.customer, s.agent_id, s.status, s.day
     ), costs as (
-      select l.customer, l.agent_id, l.status, l.day, l.tasks, 'llm' as kind, 'USD' as currency, l.ran as looked_at, l.priced,
+      select l.customer, l.agent_id, l.status, l.day, l.tasks, 'llm' as kind, 'USD' as currency, l.ran as ran, l.priced,
              l.cost, m.median, coalesce(m.median_of, 0) as median_of, v_now as as_of
       from ledger l
       left join models m using (customer, agent_id, status, day)
@@ -135,10 +135,10 @@ begin
       left join computes c using (customer, agent_id, status, day)
       left join compute_medians m using (customer, agent_id, status, day, currency)
       left join asked a using (customer, agent_id, status, day)
-      where l.billable > 0
+      where l.billable > 0 or c.currency is not null
     )
     select case when v_by_customer then c.customer end, g.name, case when v_by_status then c.status::text end,
-           case when isfinite(c.day) then c.day end, c.kind, c.currency, c.tasks, c.looked_at, c.priced, c.cost, c.median,
+           case when isfinite(c.day) then c.day end, c.kind, c.currency, c.tasks, c.ran, c.priced, c.cost, c.median,
            c.median_of, c.as_of
     from costs c
     left join agents g on g.id = c.agent_id

@@ -1,6 +1,6 @@
 -- Folds deltas into rollups and response histograms (rule 15): what it folds it deletes, in the same statement, so
--- that readers, who add both, never see a delta twice or not at all; also into running_totals. Once in 5 minutes it notes
--- how long the queue is.
+-- that readers, who add both, never see a delta twice or not at all; also into running_totals. What compute costs is
+-- folded along (_fold_compute). Once in 5 minutes it notes how long the queue is.
 --
 -- A fold leaves a new version of every row that it changes, and a held snapshot keeps them all. So who calls every second is
 -- patient: fewer than 100 deltas (a reader takes 40 microseconds for each) wait up to a minute or so (what upkeep tells is half a minute old).
@@ -14,8 +14,8 @@
 -- server was started anew; so any with such a name counts. The caller sees its own deltas. Under REPEATABLE READ the look
 -- may be older than the end of a writer: then the mark stays.
 --
--- batch_size: most deltas, 1 to 100000. patient: folds nothing yet where that can wait; workers do, by default all is folded.
--- Returns how many were folded; call again while it equals batch_size.
+-- batch_size: most deltas, and most of compute, 1 to 100000. patient: folds nothing yet where that can wait; workers do, by default all is folded.
+-- Returns how many were folded, of the kind of which more were; call again while it equals batch_size.
 -- Errors: LQ400 batch_size out of range, or patient is null.
 -- Locks: one folder at a time (another returns 0 at once); the rollup rows in key order.
 create or replace function lakequeue.fold_rollups(batch_size integer default 10000, patient boolean default false)
@@ -159,7 +159,7 @@ begin
         llm_cost = t.llm_cost + excluded.llm_cost
   )
   select count(*) into v_folded from folded;
-  perform _fold_compute(batch_size);
+  v_folded := greatest(v_folded, _fold_compute(batch_size));
 
   if v_settled then
     v_book.folded_to := coalesce(

@@ -1,7 +1,7 @@
 -- Deletes tasks that were finished long ago, oldest first, with all that belongs to them: attempts, results, events, model
 -- calls, compute costs, their lines on batch pages, and batches of that age of which no line is left. Totals stay: rollups
--- keep what the tasks were and cost, and purged_tasks what of it can be counted no more. A task one of whose runs may be
--- alive is kept whatever its age, and one that a later batch has met again as long as that batch.
+-- keep what the tasks were and cost, purged_tasks and purged_compute what of it can be counted no more. A task one of whose
+-- runs may be alive is kept whatever its age, and one that a later batch has met again as long as that batch.
 --
 -- older_than: how long ago they were finished at least; a day or more, since traces and bills come later than results.
 -- batch_size: most tasks in one call, 1 to 1000; call again until it answers 0. completed: those, too; without their
@@ -95,7 +95,7 @@ begin
   on conflict (agent_id, status, day, customer, currency) do update
   set tasks = p.tasks + excluded.tasks, priced = p.priced + excluded.priced, list_cost = p.list_cost + excluded.list_cost;
 
-  -- in this order, as begin_compute_fetch has it
+  -- by attempt, as begin_compute_fetch locks them, which takes no task's lock
   perform from compute_runs r where r.attempt_id = any(v_attempt_ids) order by r.attempt_id for update;
   delete from compute_costs c where c.attempt_id = any(v_attempt_ids);
   delete from compute_runs r where r.attempt_id = any(v_attempt_ids);

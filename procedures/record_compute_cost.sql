@@ -48,6 +48,7 @@ begin
   v_attempt_ids := array(
     select r.attempt_id
     from compute_runs r
+    -- by ids, or a kept plan may walk through all runs in their order; and once more, since the next fetch may have taken them over
     where r.attempt_id = any(array(select x.attempt_id from compute_runs x where x.fetch_id = v_fetch.id)) and r.fetch_id = v_fetch.id
     order by r.attempt_id
     for no key update);
@@ -122,7 +123,7 @@ begin
         false)
   where r.attempt_id = any(v_attempt_ids);
   insert into compute_deltas (agent_id, customer, status, day, currency, tasks, priced, list_cost, asked_at)
-  select g.*, v_now from _compute_groups(v_task_ids) g;
+  select g.* from _compute_groups(v_task_ids) g;
   select count(*) filter (where r.billed) into v_billed from compute_runs r where r.attempt_id = any(v_attempt_ids);
   update compute_fetches f
   set state = 'done', ended_at = v_now, seen_at = v_now, workspace_id = _clean_text(workspace, 200), billed = v_billed,

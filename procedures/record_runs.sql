@@ -45,8 +45,8 @@ begin
     returning a.id
   )
   select coalesce(array_agg(r.id), '{}') into v_recorded from recorded r;
-  if true = any(v_finished) then  -- from now on compute is billed for them, too
-    perform _note_change(t, t, u.used[:10] || u.used[11] - r.runs, u.used)
+  if true = any(v_finished) then  -- a run that is noted after its task finished: there is one more to bill
+    perform _note_change(t, t, u.used[:10] || (u.used[11] - r.runs), u.used)
     from (
       select a.task_id, count(*) as runs from task_attempts a where a.id = any(v_recorded) and a.job_id is not null group by a.task_id) r
     join tasks t on t.id = r.task_id and t.finished_at is not null

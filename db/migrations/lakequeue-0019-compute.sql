@@ -1,7 +1,7 @@
 -- depends: lakequeue-0018-lessons
--- Compute cost in the ledger (rule 15): what billing told of finished tasks is added up as model cost is, so that a report
--- tells it of all tasks under its filter instead of the newest ones, and reads no task for it; and of how many finished
--- tasks there is something to bill.
+-- Compute cost in the ledger (rule 15): what billing told of tasks is added up as model cost is, so that a report tells it of
+-- all tasks under its filter instead of the newest ones, and reads no task for it; and of how many finished tasks there is
+-- something to bill.
 
 set local role lakequeue_owner;
 
@@ -20,7 +20,7 @@ create table lakequeue.compute_deltas (
   agent_id integer not null,
   customer text not null,
   status lakequeue.task_status not null,
-  day date not null,
+  day date,
   currency text not null,
   tasks bigint not null,
   priced bigint not null,
@@ -28,40 +28,41 @@ create table lakequeue.compute_deltas (
   asked_at timestamptz
 );
 comment on table lakequeue.compute_deltas is
-  'Compute cost that came to, or left (negative), a group of finished tasks, a row per statement, group and currency, until it is folded.';
+  'Compute cost that came to, or left (negative), a group of tasks, a row per statement, group and currency, until it is folded.';
 comment on column lakequeue.compute_deltas.id is 'Key.';
 comment on column lakequeue.compute_deltas.agent_id is 'The agent.';
 comment on column lakequeue.compute_deltas.customer is 'The customer.';
 comment on column lakequeue.compute_deltas.status is 'Their status.';
-comment on column lakequeue.compute_deltas.day is 'Day of finished_at in the reporting time zone.';
+comment on column lakequeue.compute_deltas.day is 'Day of finished_at in the reporting time zone; null: live tasks.';
 comment on column lakequeue.compute_deltas.currency is 'Currency of list_cost.';
-comment on column lakequeue.compute_deltas.tasks is 'How many tasks have a cost in this currency.';
-comment on column lakequeue.compute_deltas.priced is 'How many of them are billed in full: each of their runs, and all of it has a price.';
-comment on column lakequeue.compute_deltas.list_cost is 'What they cost at list price.';
-comment on column lakequeue.compute_deltas.asked_at is 'When billing last told of them; null where they left.';
+comment on column lakequeue.compute_deltas.tasks is 'How many more tasks (negative: fewer) have a cost in this currency.';
+comment on column lakequeue.compute_deltas.priced is
+  'How many more of them are finished and billed in full: each of their runs, and every amount has a price.';
+comment on column lakequeue.compute_deltas.list_cost is 'How much more they cost, at list price.';
+comment on column lakequeue.compute_deltas.asked_at is 'When billing was last asked for any of them; null where they left.';
 
 create table lakequeue.compute_rollups (
   agent_id integer not null,
   customer text not null,
   status lakequeue.task_status not null,
-  day date not null,
+  day date,
   currency text not null,
   tasks bigint not null,
   priced bigint not null,
   list_cost numeric not null,
   asked_at timestamptz,
-  primary key (agent_id, status, day, customer, currency)
+  unique nulls not distinct (agent_id, status, day, customer, currency)
 );
 comment on table lakequeue.compute_rollups is 'Folded compute_deltas: compute cost per agent, customer, status, day and currency.';
 comment on column lakequeue.compute_rollups.agent_id is 'The agent.';
 comment on column lakequeue.compute_rollups.customer is 'The customer.';
 comment on column lakequeue.compute_rollups.status is 'The status.';
-comment on column lakequeue.compute_rollups.day is 'Day of finished_at in the reporting time zone.';
+comment on column lakequeue.compute_rollups.day is 'Day of finished_at in the reporting time zone; null: live tasks.';
 comment on column lakequeue.compute_rollups.currency is 'Currency of list_cost.';
 comment on column lakequeue.compute_rollups.tasks is 'Number of tasks with a cost in this currency.';
-comment on column lakequeue.compute_rollups.priced is 'How many of them are billed in full.';
+comment on column lakequeue.compute_rollups.priced is 'How many of them are finished and billed in full.';
 comment on column lakequeue.compute_rollups.list_cost is 'What they cost at list price.';
-comment on column lakequeue.compute_rollups.asked_at is 'When billing last told of any of them.';
+comment on column lakequeue.compute_rollups.asked_at is 'When billing was last asked for any task that stands, or stood, here.';
 
 create table lakequeue.purged_compute (
   agent_id integer not null,
@@ -101,7 +102,7 @@ on conflict (agent_id, status, day, customer) do update set billable = excluded.
 
 insert into lakequeue.compute_rollups (agent_id, customer, status, day, currency, tasks, priced, list_cost, asked_at)
 select t.agent_id, t.customer, t.status, (t.finished_at at time zone i.time_zone)::date, c.currency, count(*),
-       count(*) filter (where r.billed = u.runs and not c.unpriced), sum(c.cost), max(r.asked_at)
+       count(*) filter (where t.finished_at is not null and r.billed = u.runs and not c.unpriced), sum(c.cost), max(r.asked_at)
 from lakequeue.installation i
 cross join (
   select o.task_id, o.currency, sum(o.list_cost) as cost,
@@ -118,5 +119,5 @@ join (
   where a.run_id is not null and a.job_id is not null
   group by a.task_id) u on u.task_id = c.task_id
 join lakequeue.tasks t on t.id = c.task_id
-where c.currency is not null and t.finished_at is not null
+where c.currency is not null
 group by 1, 2, 3, 4, 5;

@@ -74,7 +74,7 @@ class App:
     def compute(self, **chosen: Any) -> dict[str | None, tuple[Decimal | None, int, int]]:
         """By currency: cost, tasks billed in full, tasks that ran as a job."""
         return {
-            row["currency"]: (row["cost"], row["priced"], row["looked_at"])
+            row["currency"]: (row["cost"], row["priced"], row["ran"])
             for row in self.web("cost_report", by=[], **chosen)
             if row["kind"] == "compute"
         }

@@ -93,7 +93,7 @@ def test_costs_before_and_after_billing_was_asked(
 
     page = text(client.get(f"/costs{DAY}"))
     assert "$1.50" in page
-    assert "list price; billed 1 of 2 tasks; as of" in page
+    assert "list price; billed in full 1 of 2 tasks; as of" in page
     assert "Billing knew 1 of the 2 runs asked for; the others are not billed yet" in page
     for words in ("the app, the database, the SQL warehouse", "not as invoiced", "a dash is not"):
         assert words.lower() in page.lower()

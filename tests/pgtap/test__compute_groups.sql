@@ -1,7 +1,7 @@
--- The compute of tasks by the groups they stand in: of finished ones only, on the day they finished.
+-- The compute of tasks by the groups they stand in: finished ones on the day they finished, live ones on none.
 begin;
 \ir scenarios.sql
-select plan(5);
+select plan(6);
 
 update installation set time_zone = 'Asia/Tokyo';
 create function pg_temp.told(tasks bigint[] default null) returns setof text language sql as $$
@@ -9,7 +9,7 @@ create function pg_temp.told(tasks bigint[] default null) returns setof text lan
   from _compute_groups(coalesce(told.tasks, array(select t.id from tasks t))) g order by 1
 $$;
 select job_run(1) as a \gset
-update tasks set agent_id = (select min(g.id) from agents g);
+update tasks set agent_id = (select min(g.id) from agents g);  -- each has one of its own
 select is_empty('select pg_temp.told()', 'what was not billed is in none');
 select set_clock('2026-01-01 16:00+00') \gset
 select job_run(2) as b \gset
@@ -22,8 +22,9 @@ select results_eq('select pg_temp.told()', $$values ('acme completed 2026-01-01 
 select results_eq(format('select pg_temp.told(array[%s])', task_of(:c)),
   $$values ('acme completed 2026-01-02 EUR 0/1 0.5'), ('acme completed 2026-01-02 USD 0/1 4')$$, 'of these tasks only');
 select retry_task(task_of(:d), actor => 'ops') \gset
-select is_empty(format('select pg_temp.told(array[%s])', task_of(:d)), 'a live task stands in none');
+select results_eq(format('select pg_temp.told(array[%s])', task_of(:d)), $$values ('acme enqueued  USD 0/1 8')$$, 'a live task is not billed in full');
 
+select is(g.asked_at, _now(), 'and when billing was asked for them last') from _compute_groups(array[task_of(:d)]) g;
 select not_for('test_reader', 'select lakequeue._compute_groups(null)');
 select * from finish();
 rollback;

@@ -2,7 +2,7 @@
 -- with what it carried; what changed neither leaves none. Days are those of the reporting time zone.
 begin;
 \ir scenarios.sql
-select plan(17);
+select plan(19);
 
 update installation set time_zone = 'Asia/Tokyo';
 -- the next day in Tokyo
@@ -92,6 +92,12 @@ begin
     end if;
   end loop;
 end $$;
+select task_of(job_run(1, outcome => 'failure')) as job \gset
+select results_eq(format('select from_billable, to_billable from task_deltas d where d.agent_id = (select t.agent_id from tasks t where t.id = %s) and to_status = ''failed''', :job),
+                  $$ values (0::bigint, 1::bigint) $$, 'a job run is billed for once its task is finished');
+select retry_task(:job, actor => 'ops') \gset
+select results_eq(format('select from_billable, to_billable from task_deltas d where d.agent_id = (select t.agent_id from tasks t where t.id = %s) and from_status = ''failed''', :job),
+                  $$ values (1::bigint, 0::bigint) $$, 'and not while it is retried');
 select cmp_ok(count(*), '>', 50::bigint, 'many changes were noted') from pg_temp.deltas();
 select set_eq('select distinct to_status::text from task_deltas',
               array['enqueued', 'processing', 'completed', 'failed', 'cancelled'], 'into every status');

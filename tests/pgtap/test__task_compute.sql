@@ -4,7 +4,7 @@ begin;
 select plan(9);
 
 create function pg_temp.told(variadic attempts bigint[]) returns setof text language sql as $$
-  select format('%s %s %s', c.currency, c.list_cost, coalesce(c.priced_runs::text, 'no price'))
+  select format('%s %s %s', c.currency, c.list_cost, case when c.unpriced then 'no price' else c.billed_runs::text end)
   from _task_compute(array(select task_of(a) from unnest(attempts) a)) c order by c.task_id, c.currency
 $$;
 select job_run(1, outcome => 'failure') as a \gset

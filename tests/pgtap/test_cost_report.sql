@@ -1,10 +1,10 @@
 -- Costs by customer, agent, status and day: sums and medians per task, coverage, age; unknown is not 0.
 begin;
 \ir scenarios.sql
-select plan(36);
+select plan(40);
 
 create function pg_temp.told(by text[] default '{}', kind text default 'llm') returns setof text language sql as $$
-  select concat_ws(' ', c.customer, c.status, c.day, coalesce(c.currency, 'nothing'), c.tasks, c.priced || '/' || c.looked_at, coalesce(trim_scale(c.cost)::text, '-'), coalesce(trim_scale(c.median_cost)::text, '-'))
+  select concat_ws(' ', c.customer, c.status, c.day, coalesce(c.currency, 'nothing'), c.tasks, c.priced || '/' || c.ran, coalesce(trim_scale(c.cost)::text, '-'), coalesce(trim_scale(c.median_cost)::text, '-'))
   from cost_report(by => told.by) c where c.kind = told.kind
 $$;
 select is_empty($$select pg_temp.told()$$, 'nothing costs nothing');
@@ -59,7 +59,7 @@ select is((select c.as_of from cost_report(by => '{}') c where c.kind = 'llm'), 
 
 -- compute follows its task
 create function pg_temp.of_two(status text) returns setof text language sql as $$
-  select format('%s %s/%s %s', c.currency, c.priced, c.looked_at, trim_scale(c.cost)) from cost_report(statuses => array[of_two.status], customers => '{two}', by => '{}') c
+  select format('%s %s/%s %s', c.currency, c.priced, c.ran, trim_scale(c.cost)) from cost_report(statuses => array[of_two.status], customers => '{two}', by => '{}') c
   where c.kind = 'compute'
 $$;
 create temporary table two as select enqueue_task(new_agent(1), '/a.pdf', customer => 'two') as task;
@@ -70,11 +70,13 @@ select report(attempt, 'failure') from first;
 select bill(usage('21', 2), usage('21', 0.5, currency => 'EUR'));
 select results_eq($$select pg_temp.of_two('failed')$$, $$values ('EUR 1/1 0.5'), ('USD 1/1 2')$$, 'a failed task''s is billed');
 select retry_task(task, actor => 'ops') from two;
-select is_empty($$select pg_temp.of_two(s) from unnest('{enqueued,failed}'::text[]) s$$, 'a retried one''s counts nowhere');
+select is_empty($$select pg_temp.of_two('failed')$$, 'when it is retried, no more');
+select results_eq($$select pg_temp.of_two('enqueued')$$, $$values ('EUR 0/0 0.5'), ('USD 0/0 2')$$, 'but as what it is now, out of the coverage of finished ones');
 create temporary table second as select claim(task) as attempt from two;
-select is_empty($$select pg_temp.of_two('processing')$$, 'nor while it runs again');
+select results_eq($$select pg_temp.of_two('processing')$$, $$values ('EUR 0/0 0.5'), ('USD 0/0 2')$$, 'also while it runs again');
+select is_empty($$select pg_temp.of_two('enqueued')$$, 'and nowhere else');
 select report(attempt, 'success', '1') from second;
-select results_eq($$select pg_temp.of_two('completed')$$, $$values ('EUR 1/1 0.5'), ('USD 1/1 2')$$, 'when it is finished it counts as what it is now');
+select results_eq($$select pg_temp.of_two('completed')$$, $$values ('EUR 1/1 0.5'), ('USD 1/1 2')$$, 'and once it is finished');
 select fold_rollups();
 select results_eq($$select pg_temp.of_two('completed')$$, $$values ('EUR 1/1 0.5'), ('USD 1/1 2')$$, 'folded too');
 select record_runs(array[attempt], array[22::bigint]) from second;
@@ -87,10 +89,13 @@ select results_eq($$select pg_temp.of_two('completed')$$, $$values ('USD 0/1 3')
 select bill(usage('21', 2), usage('21', 0.5, currency => 'EUR'), usage('22', 3));
 
 -- bounded
-select results_eq($$select c.kind, c.currency, c.tasks, c.looked_at, c.priced, c.cost from cost_report(by => '{}', most_tasks => 2) c$$,
-  $$select c.kind, c.currency, c.tasks, c.looked_at, c.priced, c.cost from cost_report(by => '{}') c$$, 'sums and coverage are of all');
-select results_eq($$select c.kind, c.currency, c.median_cost from cost_report(by => '{}', most_tasks => 1) c$$,
-  $$values ('llm', 'USD', null), ('compute', 'EUR', 0.5), ('compute', 'USD', 5.0)$$, 'medians are of the newest');
+select results_eq($$select c.kind, c.currency, c.tasks, c.ran, c.priced, c.cost from cost_report(by => '{}', most_tasks => 2) c$$,
+  $$select c.kind, c.currency, c.tasks, c.ran, c.priced, c.cost from cost_report(by => '{}') c$$, 'sums and coverage are of all');
+select results_eq($$select c.kind, c.currency, c.median_cost, c.median_of from cost_report(by => '{}', most_tasks => 1) c$$,
+  $$values ('llm', 'USD', null, 0::bigint), ('compute', 'EUR', 0.5, 1), ('compute', 'USD', 5.0, 1)$$, 'medians are of the newest');
+select results_eq($$select c.currency, c.priced, c.median_of from cost_report(by => '{}') c where c.kind = 'compute'$$,
+  $$values ('EUR', 2::bigint, 2::bigint), ('USD', 4, 4)$$, 'of all that are billed in full, if these are few');
+select results_eq($$select c.priced, c.median_of from cost_report(by => '{}') c where c.kind = 'llm'$$, $$values (6::bigint, 6::bigint)$$, 'or priced');
 select is((select c.as_of from cost_report(by => '{customer}', most_tasks => 1) c where c.customer = 'acme' and c.currency = 'EUR'),
   (select max(r.asked_at) from compute_runs r where r.run_id = 2), 'as of when billing told of any of them');
 select refused(format('select cost_report(%s)', a), 'LQ400', a || ' is refused')

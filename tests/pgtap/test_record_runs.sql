@@ -1,7 +1,7 @@
 -- record_runs: the run of each attempt is noted once, also of one that has ended meanwhile; answers come in order.
 begin;
 \ir scenarios.sql
-select plan(34);
+select plan(38);
 
 select start() as a \gset
 select start() as b \gset
@@ -32,6 +32,23 @@ select is((select a.submitted_at from task_attempts a where a.id = :g), _now(), 
 select advance('7 s') \gset
 select answer from record_runs(array[:g], array[41]) \gset
 select is((select a.submitted_at from task_attempts a where a.id = :g), _now() - interval '7 s', 'the first time');
+
+-- and that there is something to bill, once its task is finished
+create function pg_temp.billable(task bigint) returns bigint language sql as $$
+  select sum(l.billable)::bigint from _ledger(array(select t.agent_id from tasks t where t.id = task), _statuses(null), null) l
+$$;
+select start() as h \gset
+select start() as local \gset
+update task_attempts set job_id = 7 where id = :h;
+select count(*) from record_runs(array[:h, :local], array[51, 52]) \gset
+select is(pg_temp.billable(task_of(:h)), 0::bigint, 'a task that runs counts as none to bill');
+select start() as late \gset
+update task_attempts set job_id = 7 where id = :late;
+select count(report(a, 'success', '1')) from unnest(array[:h, :local, :late]) a \gset
+select is(pg_temp.billable(task_of(:h)), 1::bigint, 'one that is finished does');
+select answer from record_runs(array[:late], array[53]) \gset
+select is(pg_temp.billable(task_of(:late)), 1::bigint, 'also when its run is noted late');
+select is(pg_temp.billable(task_of(:local)), 0::bigint, 'but no local run');
 
 -- a paid run is never lost from the books
 create temporary table closed as

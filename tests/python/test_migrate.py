@@ -404,6 +404,59 @@ def test_lessons_and_long_calls_are_kept_by_the_migration(database: Database) ->
         owner.execute(note)
 
 
+@on_one_server
+def test_bills_from_before_the_migration_are_in_the_ledger(database: Database) -> None:
+    """0019, there and back: billed in full or not, in two currencies, retried, live, purged."""
+    owner = database.connect()
+    call(owner, "configure_agent", agent="a", job_id=7, max_attempts=1, retry_base="0 s")
+
+    def run(task: int, outcome: str, **more: Any) -> int:
+        (row,) = call(owner, "dequeue_tasks", worker="w", batch_size=1)
+        assert row["task_id"] == task
+        attempt: int = row["attempt_id"]
+        call(owner, "record_runs", attempts=[attempt], run_ids=[attempt])
+        report = {"attempt": attempt, "token": row["callback_token"], "outcome": outcome}
+        call(owner, "record_callback", **report, **more)
+        return attempt
+
+    def enqueue(name: str) -> int:
+        return int(call(owner, "enqueue_task", agent="a", document_path=name)[0]["enqueue_task"])
+
+    tasks = {name: enqueue(f"/{name}") for name in ("full", "half", "live", "again", "unbilled")}
+    done = {"result": Json({})}
+    runs = [run(tasks["full"], "success", **done)]
+    runs += [run(tasks[name], "permanent_failure") for name in ("half", "live", "again")]
+    run(tasks["unbilled"], "success", **done)
+    used = {"kind": "run", "sku": "JOBS", "unit": "DBU", "day": "2026-01-01", "quantity": "1"}
+    bill = [used | {"name": str(n), "currency": "USD", "cost": str(n)} for n in runs]
+    bill.append(used | {"name": str(runs[0]), "currency": "EUR", "cost": "0.5"})
+    bill.append(used | {"name": str(runs[1]), "sku": "NEW", "currency": "USD", "cost": None})
+    (begun,) = call(owner, "begin_compute_fetch")
+    call(owner, "record_compute_cost", fetch_id=begun["fetch_id"], workspace="w", rows=Json(bill))
+    call(owner, "fold_rollups")
+    call(owner, "retry_tasks", tasks=[tasks["live"], tasks["again"]])
+    run(tasks["live"], "rate_limited")
+    database.query(
+        "update lakequeue.tasks set retry_at = now() + '1 day' where id = %s", tasks["live"]
+    )
+    run(tasks["again"], "success", **done)
+    read = """select status, day, currency, tasks, ran, priced, cost, median_cost, median_of
+                from lakequeue.cost_report(by => '{status,day}') where kind = 'compute'"""
+    told = database.query(read)
+    assert [row[:3] for row in told if row[0] != "completed"] == [
+        ("enqueued", None, "USD"),
+        ("failed", told[1][1], "USD"),
+    ]
+    assert database.query(VIOLATIONS) == []
+    for fold in (False, True):
+        if fold:
+            call(owner, "fold_rollups")
+        migrate.revert_to(database.conninfo(), "lakequeue-0018-lessons")
+        migrate.migrate(database.conninfo())
+        assert database.query(VIOLATIONS) == []
+        assert database.query(read) == told
+
+
 def test_everything_belongs_to_the_owner_role(pristine: Database) -> None:
     strangers = pristine.query(
         """select 'relation', relname, relowner::regrole from pg_class

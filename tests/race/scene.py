@@ -104,13 +104,14 @@ with usage as (
          sum(c.priced) as priced, sum(c.list_cost) as list_cost
     from (select t.agent_id, t.customer, t.status, lakequeue._day(t.finished_at) as day, o.currency,
                  1 as tasks, sum(o.list_cost) as list_cost,
-                 (u.job_runs = (select count(*) from lakequeue.compute_runs r
-                                 where r.task_id = t.id and r.billed)
+                 (t.finished_at is not null
+                  and u.job_runs = (select count(*) from lakequeue.compute_runs r
+                                     where r.task_id = t.id and r.billed)
                   and not exists (select from lakequeue.compute_costs n
                                    where n.task_id = t.id and n.list_cost is null)
                  )::integer as priced
             from lakequeue.compute_costs o
-            join lakequeue.tasks t on t.id = o.task_id and t.finished_at is not null
+            join lakequeue.tasks t on t.id = o.task_id
             join usage u on u.task_id = t.id
            where o.list_cost is not null
            group by t.id, o.currency, u.job_runs

@@ -8,7 +8,7 @@ from flask import Blueprint, Response, jsonify, redirect, render_template, reque
 from flask.typing import ResponseReturnValue
 
 from lakequeue.billing import Billing
-from lakequeue.web import export, guard, views
+from lakequeue.web import export, formats, guard, views
 from lakequeue.web.filters import BadFilter, Filter, parse_key
 
 blueprint = Blueprint("costs", __name__)
@@ -74,6 +74,28 @@ def _grouped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(groups.values())
 
 
+def _medians(total: dict[str, Any] | None) -> dict[str, Any]:
+    """Of how many tasks the medians are, in words, and whether that is fewer than there are."""
+    model = [total["llm"]] if total and total["llm"] else []
+    compute = total["compute"] if total else []
+    return {
+        "llm": _median_of(model, "priced tasks"),
+        "compute": _median_of(compute, "tasks billed in full"),
+        "sampled": any(row["median_of"] < row["priced"] for row in (*model, *compute)),
+    }
+
+
+def _median_of(rows: list[dict[str, Any]], those: str) -> str:
+    if all(row["median_of"] == row["priced"] for row in rows):
+        return f"of the {those}"
+    if not any(row["median_of"] for row in rows):
+        return f"none of the newest is among the {those}"
+    if len(rows) == 1:
+        return f"of the newest {formats.number(rows[0]['median_of'])} {those}"
+    counts = (f"{formats.number(row['median_of'])} in {row['currency']}" for row in rows)
+    return f"of the newest {those}: {', '.join(counts)}"
+
+
 @blueprint.get("/costs")
 def page() -> str:
     """Costs under the filter, in all and by one of day, customer, agent, status."""
@@ -89,6 +111,7 @@ def page() -> str:
         by=by[0] if by else "day",
         dimensions=DIMENSIONS,
         total=totals[0] if totals else None,
+        medians=_medians(totals[0] if totals else None),
         groups=groups[:ROWS_SHOWN],
         left_out=max(0, len(groups) - ROWS_SHOWN),
         endpoints=_endpoints(chosen)[:ROWS_SHOWN],
