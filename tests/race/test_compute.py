@@ -192,10 +192,13 @@ def test_sums_are_exact_while_bills_come_and_tasks_move(database: Database, cloc
 
     def purge(connection: Connection) -> int:
         gone = 0
-        for _ in range(10):
+        for number in range(200):
             (purged,) = call(connection, "purge_tasks", older_than="1 day", batch_size=2)
             gone += purged["tasks"]
-            clock.advance(hours=13)
+            if gone > 5:
+                break
+            if number % 10 == 9:
+                clock.advance(hours=13)
         return gone
 
     with watching(database):
