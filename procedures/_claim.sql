@@ -37,9 +37,8 @@ begin
       cross join lateral (select _task_usage(t.id) as used offset 0) u  -- OFFSET keeps it one call a task
       where t.id = any(_claim.tasks) and t.attempt_count > 0
       group by t.agent_id, t.customer) d;
-    insert into compute_deltas (agent_id, customer, status, currency, tasks, priced, list_cost, asked_at)
-    select g.agent_id, g.customer, s.status, g.currency, s.sign * g.tasks, 0, s.sign * g.list_cost,
-           case when s.sign > 0 then g.asked_at end
+    insert into compute_deltas (agent_id, customer, status, currency, tasks, priced, list_cost)
+    select g.agent_id, g.customer, s.status, g.currency, s.sign * g.tasks, 0, s.sign * g.list_cost
     from _compute_groups(_claim.tasks) g
     cross join (values ('enqueued'::task_status, -1), ('processing', 1)) s(status, sign);
   end if;

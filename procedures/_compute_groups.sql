@@ -5,7 +5,7 @@
 create or replace function lakequeue._compute_groups(tasks bigint[])
 returns table (
   agent_id integer, customer text, status lakequeue.task_status, day date, currency text, tasks bigint, priced bigint,
-  list_cost numeric, asked_at timestamptz)
+  list_cost numeric)
 language sql stable
 set search_path = pg_catalog, lakequeue, pg_temp
 set enable_seqscan = off
@@ -14,7 +14,7 @@ as $$
          count(*) filter (where t.finished_at is not null and not c.unpriced and c.billed_runs = (
            select count(*) from task_attempts a
            where a.task_id = t.id and a.run_id is not null and a.job_id is not null)),
-         sum(c.list_cost), max((select max(r.asked_at) from compute_runs r where r.task_id = t.id))
+         sum(c.list_cost)
   from _task_compute(_compute_groups.tasks) c
   join tasks t on t.id = c.task_id
   where t.id = any(_compute_groups.tasks)

@@ -16,14 +16,13 @@ begin
     where d.id = any(array(select o.id from compute_deltas o order by o.id limit batch_size))
     returning d.*
   ), counted as (
-    insert into compute_rollups as r (agent_id, customer, status, day, currency, tasks, priced, list_cost, asked_at)
-    select f.agent_id, f.customer, f.status, f.day, f.currency, sum(f.tasks), sum(f.priced), sum(f.list_cost), max(f.asked_at)
+    insert into compute_rollups as r (agent_id, customer, status, day, currency, tasks, priced, list_cost)
+    select f.agent_id, f.customer, f.status, f.day, f.currency, sum(f.tasks), sum(f.priced), sum(f.list_cost)
     from folded f
     group by f.agent_id, f.customer, f.status, f.day, f.currency
     order by f.agent_id, f.status, f.day, f.customer, f.currency
     on conflict (agent_id, status, day, customer, currency) do update
-    set tasks = r.tasks + excluded.tasks, priced = r.priced + excluded.priced, list_cost = r.list_cost + excluded.list_cost,
-        asked_at = greatest(r.asked_at, excluded.asked_at)
+    set tasks = r.tasks + excluded.tasks, priced = r.priced + excluded.priced, list_cost = r.list_cost + excluded.list_cost
   )
   select count(*) into v_folded from folded;
   return v_folded;

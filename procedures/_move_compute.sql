@@ -10,10 +10,9 @@ language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 begin
-  insert into compute_deltas (agent_id, customer, status, day, currency, tasks, priced, list_cost, asked_at)
+  insert into compute_deltas (agent_id, customer, status, day, currency, tasks, priced, list_cost)
   select after.agent_id, after.customer, s.status, s.day, c.currency, s.sign,
-         case when s.day is not null and c.billed_runs = s.runs and not c.unpriced then s.sign else 0 end, s.sign * c.list_cost,
-         (select max(r.asked_at) from compute_runs r where r.task_id = after.id and s.sign > 0)
+         case when s.day is not null and c.billed_runs = s.runs and not c.unpriced then s.sign else 0 end, s.sign * c.list_cost
   from _task_compute(array[after.id]) c
   cross join (values (before.status, _day(before.finished_at), runs_before, -1), (after.status, _day(after.finished_at), runs_after, 1))
     s(status, day, runs, sign);

@@ -13,7 +13,7 @@
 --   of them whose cost is known in full: every attempt has its cost; every run is billed and every amount has a price, in
 --   whatever currency. cost: of all, also where it is not known in full. median_cost: of the priced ones among the newest, of
 --   an even number the lower in the middle; median_of: of how many. as_of: now, or (compute) when the oldest figure that may
---   still change was asked for, among the newest; else when billing was last asked for any that has a cost.
+--   still change was asked for, of the newest tasks; null where none of these was asked for.
 -- Errors: LQ400 by or most_tasks out of range, an unknown status; LQ404 an unknown agent.
 create or replace function lakequeue.cost_report(
   from_day date default null, to_day date default null, statuses text[] default null, agents text[] default null,
@@ -100,14 +100,13 @@ begin
       where s.known = s.attempts
       group by s.customer, s.agent_id, s.status, s.day
     ), computes as (
-      select c.customer, c.agent_id, c.status, c.day, c.currency, sum(c.priced)::bigint as priced, sum(c.list_cost) as cost,
-             max(c.asked_at) as asked_at
+      select c.customer, c.agent_id, c.status, c.day, c.currency, sum(c.priced)::bigint as priced, sum(c.list_cost) as cost
       from (
         select case when v_by_customer then m.customer else '' end as customer,
                case when v_by_agent then m.agent_id else 0 end as agent_id,
                case when v_by_status then m.status else 'enqueued' end as status,
                case when v_by_day then coalesce(m.day, '-infinity') else 'infinity' end as day,
-               m.currency, m.tasks, m.priced, m.list_cost, m.asked_at
+               m.currency, m.tasks, m.priced, m.list_cost
         from _compute_ledger(v_agent_ids, v_statuses, customers, from_day, to_day) m
       ) c
       group by c.customer, c.agent_id, c.status, c.day, c.currency
@@ -130,7 +129,7 @@ begin
       left join models m using (customer, agent_id, status, day)
       union all
       select l.customer, l.agent_id, l.status, l.day, l.tasks, 'compute', c.currency, l.billable, coalesce(c.priced, 0),
-             c.cost, m.median, coalesce(m.median_of, 0), coalesce(a.at, c.asked_at)
+             c.cost, m.median, coalesce(m.median_of, 0), a.at
       from ledger l
       left join computes c using (customer, agent_id, status, day)
       left join compute_medians m using (customer, agent_id, status, day, currency)

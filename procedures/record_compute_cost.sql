@@ -10,7 +10,7 @@
 -- A run is settled, and not asked for again, when billing answers a week after its end: corrections come within days. An
 -- answer that knows no run at all settles none: it may be of another workspace, or of a login that sees no rows.
 -- Returns runs asked for, how many of them are billed, rows ignored. The same again for a fetch that is done.
--- Errors: LQ404 no such fetch; LQ409 it was cancelled or has failed; LQ422 rows that are no such array.
+-- Errors: 55P03 somebody holds a task for longer than a second: call again, nothing is done; LQ404 no such fetch; LQ409 it was cancelled or has failed; LQ422 rows that are no such array.
 -- Locks: the fetch's row, the rows of its runs' tasks in id order, the rows of the runs in id order.
 create or replace function lakequeue.record_compute_cost(fetch_id bigint, workspace text, rows json)
 returns table (runs integer, billed integer, ignored integer)
@@ -19,6 +19,7 @@ set search_path = pg_catalog, lakequeue, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
+set lock_timeout = '1s'
 as $$
 #variable_conflict use_column
 declare
@@ -52,6 +53,8 @@ begin
     where r.attempt_id = any(array(select x.attempt_id from compute_runs x where x.fetch_id = v_fetch.id)) and r.fetch_id = v_fetch.id
     order by r.attempt_id
     for no key update);
+  delete from compute_runs r  -- of tasks that were purged since they were asked for
+  where r.attempt_id = any(v_attempt_ids) and (select true from tasks t where t.id = r.task_id limit 1) is null;
 
   insert into compute_deltas (agent_id, customer, status, day, currency, tasks, priced, list_cost)
   select g.agent_id, g.customer, g.status, g.day, g.currency, -g.tasks, -g.priced, -g.list_cost from _compute_groups(v_task_ids) g;
@@ -122,7 +125,7 @@ begin
         (select coalesce(a.run_ended_at, a.ended_at) from task_attempts a where a.id = r.attempt_id) <= v_now - interval '7 days',
         false)
   where r.attempt_id = any(v_attempt_ids);
-  insert into compute_deltas (agent_id, customer, status, day, currency, tasks, priced, list_cost, asked_at)
+  insert into compute_deltas (agent_id, customer, status, day, currency, tasks, priced, list_cost)
   select g.* from _compute_groups(v_task_ids) g;
   select count(*) filter (where r.billed) into v_billed from compute_runs r where r.attempt_id = any(v_attempt_ids);
   update compute_fetches f

@@ -46,11 +46,14 @@ begin
   )
   select coalesce(array_agg(r.id), '{}') into v_recorded from recorded r;
   if true = any(v_finished) then  -- a run that is noted after its task finished: there is one more to bill
-    perform _note_change(t, t, u.used[:10] || (u.used[11] - r.runs), u.used)
-    from (
-      select a.task_id, count(*) as runs from task_attempts a where a.id = any(v_recorded) and a.job_id is not null group by a.task_id) r
-    join tasks t on t.id = r.task_id and t.finished_at is not null
-    cross join lateral (select _task_usage(t.id) as used offset 0) u;
+    perform _note_change(t.task, t.task, u.used[:10] || (u.used[11] - r.runs), u.used)
+    from (  -- LIMIT keeps these probes, as below
+      select a.task_id, count(*) as runs
+      from unnest(v_recorded) k(attempt)
+      cross join lateral (select x.task_id from task_attempts x where x.id = k.attempt and x.job_id is not null limit 1) a
+      group by a.task_id) r
+    cross join lateral (select x as task from tasks x where x.id = r.task_id and x.finished_at is not null limit 1) t
+    cross join lateral (select _task_usage(r.task_id) as used offset 0) u;
   end if;
 
   return query

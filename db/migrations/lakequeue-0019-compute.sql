@@ -24,8 +24,7 @@ create table lakequeue.compute_deltas (
   currency text not null,
   tasks bigint not null,
   priced bigint not null,
-  list_cost numeric not null,
-  asked_at timestamptz
+  list_cost numeric not null
 );
 comment on table lakequeue.compute_deltas is
   'Compute cost that came to, or left (negative), a group of tasks, a row per statement, group and currency, until it is folded.';
@@ -39,7 +38,6 @@ comment on column lakequeue.compute_deltas.tasks is 'How many more tasks (negati
 comment on column lakequeue.compute_deltas.priced is
   'How many more of them are finished and billed in full: each of their runs, and every amount has a price.';
 comment on column lakequeue.compute_deltas.list_cost is 'How much more they cost, at list price.';
-comment on column lakequeue.compute_deltas.asked_at is 'When billing was last asked for any of them; null where they left.';
 
 create table lakequeue.compute_rollups (
   agent_id integer not null,
@@ -50,7 +48,6 @@ create table lakequeue.compute_rollups (
   tasks bigint not null,
   priced bigint not null,
   list_cost numeric not null,
-  asked_at timestamptz,
   unique nulls not distinct (agent_id, status, day, customer, currency)
 );
 comment on table lakequeue.compute_rollups is 'Folded compute_deltas: compute cost per agent, customer, status, day and currency.';
@@ -62,7 +59,6 @@ comment on column lakequeue.compute_rollups.currency is 'Currency of list_cost.'
 comment on column lakequeue.compute_rollups.tasks is 'Number of tasks with a cost in this currency.';
 comment on column lakequeue.compute_rollups.priced is 'How many of them are finished and billed in full.';
 comment on column lakequeue.compute_rollups.list_cost is 'What they cost at list price.';
-comment on column lakequeue.compute_rollups.asked_at is 'When billing was last asked for any task that stands, or stood, here.';
 
 create table lakequeue.purged_compute (
   agent_id integer not null,
@@ -100,9 +96,9 @@ where t.finished_at is not null
 group by 1, 2, 3, 4
 on conflict (agent_id, status, day, customer) do update set billable = excluded.billable;
 
-insert into lakequeue.compute_rollups (agent_id, customer, status, day, currency, tasks, priced, list_cost, asked_at)
+insert into lakequeue.compute_rollups (agent_id, customer, status, day, currency, tasks, priced, list_cost)
 select t.agent_id, t.customer, t.status, (t.finished_at at time zone i.time_zone)::date, c.currency, count(*),
-       count(*) filter (where t.finished_at is not null and r.billed = u.runs and not c.unpriced), sum(c.cost), max(r.asked_at)
+       count(*) filter (where t.finished_at is not null and r.billed = u.runs and not c.unpriced), sum(c.cost)
 from lakequeue.installation i
 cross join (
   select o.task_id, o.currency, sum(o.list_cost) as cost,
@@ -110,7 +106,7 @@ cross join (
   from lakequeue.compute_costs o
   group by o.task_id, o.currency) c
 join (
-  select b.task_id, count(*) filter (where b.billed) as billed, max(b.asked_at) as asked_at
+  select b.task_id, count(*) filter (where b.billed) as billed
   from lakequeue.compute_runs b
   group by b.task_id) r on r.task_id = c.task_id
 join (

@@ -81,9 +81,7 @@ def build(database: Database, finished: int, waiting: int) -> None:
         )
         admin.execute(
             "create temporary table bills as"
-            " select c.*, (select max(r.asked_at) from lakequeue.compute_runs r"
-            " where r.task_id = c.task_id) as asked_at"
-            " from lakequeue._task_compute(array(select s.id from seeds s)) c"
+            " select c.* from lakequeue._task_compute(array(select s.id from seeds s)) c"
         )
         with without_indexes(admin):
             for seed in seeds:
@@ -297,12 +295,11 @@ def compute_deltas(at: Callable[[str], str], zone: str, seeds: str, copies: str)
     """The statement that writes what billing has told of copies."""
     return (
         "insert into lakequeue.compute_deltas"
-        " (agent_id, customer, status, day, currency, tasks, priced, list_cost, asked_at)"
+        " (agent_id, customer, status, day, currency, tasks, priced, list_cost)"
         " select c.agent_id, c.customer, c.status, c.day, c.currency, count(*),"
-        " count(*) filter (where c.billed_runs = c.runs and not c.unpriced), sum(c.list_cost),"
-        " max(c.asked_at)"
+        " count(*) filter (where c.billed_runs = c.runs and not c.unpriced), sum(c.list_cost)"
         " from (select s.agent_id, s.customer, s.status, s.usage[11] as runs, b.currency,"
-        f" b.list_cost, b.billed_runs, b.unpriced, {at('b.asked_at')} as asked_at,"
+        f" b.list_cost, b.billed_runs, b.unpriced,"
         f" ({at('s.finished_at')} at time zone '{zone}')::date as day"
         f" from seeds s join bills b on b.task_id = s.id, copies where {seeds} and {copies}"
         " and s.finished_at is not null) c"

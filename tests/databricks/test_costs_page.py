@@ -75,7 +75,7 @@ def test_costs_before_and_after_billing_was_asked(
     page = text(client.get(f"/costs{DAY}"))
     assert "$1.00" in page
     assert "priced 2 of 2 tasks" in page
-    assert "not asked for yet: 2 tasks ran as jobs" in page
+    assert "none is billed yet: 2 tasks ran as jobs" in page
     assert "It was never loaded." in page
     assert "$0.00" not in page
 

@@ -113,6 +113,11 @@ CALLS = [
         "record_runs(array[%(unsubmitted)s::bigint], array[4711])",
         lambda rows: rows[0][1] == "recorded",
     ),
+    Call(
+        WORKER,
+        "record_runs(array[%(succeeded)s::bigint], array[4712])",
+        lambda rows: rows[0][1] == "recorded",
+    ),
     Call(WORKER, "runs_to_check('alive')", rows=3000, blocks=3500),
     Call(
         WORKER,
@@ -417,8 +422,12 @@ def fill(database: Database, first: int, last: int) -> Facts:
             first,
             last,
         ),
-        "succeeded": value(
-            "select max(id) from task_attempts where status = 'succeeded' and id <= %s", last
+        "succeeded": value(  # of a job run that nobody has noted
+            """update task_attempts set run_id = null, job_id = 7
+                where id = (select max(id) from task_attempts
+                             where status = 'succeeded' and id <= %s)
+                returning id""",
+            last,
         ),
         "waiting": value(
             "select max(id) from tasks where status = 'enqueued' and retry_at is null and id <= %s",
