@@ -167,7 +167,8 @@ def bill(admin: Connection, dice: random.Random) -> None:
     ).fetchone()
     assert asked is not None
     fetch, runs = asked
-    used = {"kind": "run", "sku": "JOBS", "unit": "DBU", "day": "2026-01-01", "quantity": "1"}
+    used: dict[str, str | None] = {"kind": "run", "sku": "JOBS", "unit": "DBU", "quantity": "1"}
+    used["day"] = "2026-01-01"
     rows = [
         used
         | {"name": str(run), "currency": "EUR" if dice.random() < 0.1 else "USD"}

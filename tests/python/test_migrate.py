@@ -427,7 +427,8 @@ def test_bills_from_before_the_migration_are_in_the_ledger(database: Database) -
     runs = [run(tasks["full"], "success", **done)]
     runs += [run(tasks[name], "permanent_failure") for name in ("half", "live", "again")]
     run(tasks["unbilled"], "success", **done)
-    used = {"kind": "run", "sku": "JOBS", "unit": "DBU", "day": "2026-01-01", "quantity": "1"}
+    used: dict[str, str | None] = {"kind": "run", "sku": "JOBS", "unit": "DBU", "quantity": "1"}
+    used["day"] = "2026-01-01"
     bill = [used | {"name": str(n), "currency": "USD", "cost": str(n)} for n in runs]
     bill.append(used | {"name": str(runs[0]), "currency": "EUR", "cost": "0.5"})
     bill.append(used | {"name": str(runs[1]), "sku": "NEW", "currency": "USD", "cost": None})

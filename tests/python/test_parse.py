@@ -333,7 +333,7 @@ def test_two_on_an_empty_data_folder(tmp_path: Path) -> None:
 
 
 def test_killed_or_interrupted_the_next_one_goes_on(data_dir: Path, tmp_path: Path) -> None:
-    folder = copies(tmp_path / "many", 12)
+    folder = copies(tmp_path / "many", 24)
     for path in folder.iterdir():
         path.write_bytes(path.read_bytes() + b"%% to be interrupted\n")
     counting = "select count(*) as n from lakequeue.tasks where status = 'completed'"
@@ -352,7 +352,7 @@ def test_killed_or_interrupted_the_next_one_goes_on(data_dir: Path, tmp_path: Pa
     interrupted = start("parse", folder, *one_by_one)
     assert interrupted.stderr is not None
     # It says at once how many the other one has done; a query would take longer than the rest.
-    said = next((line for line in interrupted.stderr if "of 12 done" in line), "nothing")
+    said = next((line for line in interrupted.stderr if "of 24 done" in line), "nothing")
     interrupted.send_signal(signal.SIGINT)
     assert said.startswith(tuple("123456789"))
     # 2 seconds on a quiet machine; up to 12 where runs and the last calls must be given up.
@@ -363,7 +363,7 @@ def test_killed_or_interrupted_the_next_one_goes_on(data_dir: Path, tmp_path: Pa
     assert "Traceback" not in err
 
     rows = parse(folder, "--data-dir", data_dir)
-    assert [row["status"] for row in rows] == ["completed"] * 12
+    assert [row["status"] for row in rows] == ["completed"] * 24
     assert all(1 <= row["attempts"] <= 3 for row in rows)
     doubles = query(
         data_dir,

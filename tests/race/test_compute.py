@@ -61,7 +61,8 @@ def record(
     connection: Connection, fetch: int, costs: dict[int, list[tuple[str, int | None]]]
 ) -> None:
     """What billing answers to a fetch."""
-    used = {"kind": "run", "sku": "JOBS", "unit": "DBU", "day": "2026-01-01", "quantity": "1"}
+    used: dict[str, str | None] = {"kind": "run", "sku": "JOBS", "unit": "DBU", "quantity": "1"}
+    used["day"] = "2026-01-01"
     rows = [
         used | {"name": str(run), "currency": currency, "cost": None if cost is None else str(cost)}
         for run, amounts in costs.items()
@@ -177,7 +178,8 @@ def test_sums_are_exact_while_bills_come_and_tasks_move(database: Database, cloc
                 record(connection, begun["fetch_id"], amounts)
             except psycopg.DatabaseError as lost:  # the clock was moved
                 assert lost.sqlstate == "LQ409"  # noqa: PT017
-        return database.value("select count(*) from lakequeue.compute_fetches where state = 'done'")
+        done = "select count(*) from lakequeue.compute_fetches where state = 'done'"
+        return int(database.value(done))
 
     def retry(connection: Connection) -> int:
         done = 0
