@@ -10,7 +10,8 @@
 -- A run is settled, and not asked for again, when billing answers a week after its end: corrections come within days. An
 -- answer that knows no run at all settles none: it may be of another workspace, or of a login that sees no rows.
 -- Returns runs asked for, how many of them are billed, rows ignored. The same again for a fetch that is done.
--- Errors: 55P03 somebody holds a task for longer than a second: call again, nothing is done; LQ404 no such fetch; LQ409 it was cancelled or has failed; LQ422 rows that are no such array.
+-- Errors: LQ404 no such fetch; LQ409 it was cancelled or has failed; LQ422 rows that are no such array; 55P03 somebody has
+--   held a task for more than a second: call again, nothing was done.
 -- Locks: the fetch's row, the rows of its runs' tasks in id order, the rows of the runs in id order.
 create or replace function lakequeue.record_compute_cost(fetch_id bigint, workspace text, rows json)
 returns table (runs integer, billed integer, ignored integer)

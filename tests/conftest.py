@@ -76,6 +76,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's background job ignores Ctrl-C, and so would what the tests start and interrupt.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
         "markers", "pristine: run a pgTAP file in a database without the settable clock"
     )
