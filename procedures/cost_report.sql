@@ -123,7 +123,7 @@ begin
       from spent s
       group by s.customer, s.agent_id, s.status, s.day
     ), costs as (
-      select l.customer, l.agent_id, l.status, l.day, l.tasks, 'llm' as kind, 'USD' as currency, l.ran as ran, l.priced,
+      select l.customer, l.agent_id, l.status, l.day, l.tasks, 'llm' as kind, 'USD' as currency, l.ran, l.priced,
              l.cost, m.median, coalesce(m.median_of, 0) as median_of, v_now as as_of
       from ledger l
       left join models m using (customer, agent_id, status, day)

@@ -406,7 +406,7 @@ def test_lessons_and_long_calls_are_kept_by_the_migration(database: Database) ->
 
 @on_one_server
 def test_bills_from_before_the_migration_are_in_the_ledger(database: Database) -> None:
-    """0019, there and back: billed in full or not, in two currencies, retried, live, purged."""
+    """0019, there and back: billed in full or not, in two currencies, retried, live."""
     owner = database.connect()
     call(owner, "configure_agent", agent="a", job_id=7, max_attempts=1, retry_base="0 s")
 
