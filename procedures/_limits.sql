@@ -8,7 +8,6 @@
 --   _kinds), null where there is no limit; used and booked, see _spending, null where the books do not know; raised: see
 --   _raised; no: of the page in the books, null if there is none. Attempts that an agent started at an endpoint it has
 --   moved away from still count against its own limits.
--- The newest page of the books is the first of its index; a bitmap, which statistics of so few rows suggest, would read all.
 create or replace function lakequeue._limits(endpoints integer[], carried boolean, at timestamptz default null)
 returns table (
   endpoint_id integer, agent_id integer, ceilings bigint[], used numeric[], booked numeric[], raised numeric[], no bigint)
@@ -27,33 +26,19 @@ declare
 begin
   if carried then
     return query
-      select h.endpoint_id, h.agent_id, h.ceilings,
+      select b.endpoint_id, b.agent_id, b.ceilings,
              case when r.raised = b.raised then b.used else _plus(b.used, _plus(r.raised, b.lowered)) end,
              case when r.raised = b.raised then b.booked else _plus(b.booked, _plus(r.raised, b.lowered)) end,
              r.raised, b.no
       from (
-        select e.id as endpoint_id, null::integer as agent_id, 'endpoint' as scope, e.id as scope_id,
-               array[e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm] as ceilings
-        from model_endpoints e
-        where e.id = any(endpoints)
-          and coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm) is not null
-        union all
-        select a.model_endpoint_id, a.id, 'agent', a.id,
-               array[a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm]
-        from agents a
-        where a.model_endpoint_id = any(endpoints)
-          and coalesce(a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null) h
-      left join lateral (
-        select k.no, coalesce(k.used, v_unknown) as used, coalesce(k.booked, v_unknown) as booked, k.raised,
-               array[-k.raised[1], -k.raised[2], -k.raised[3], -k.raised[4], -k.raised[5]] as lowered
-        from throttle_books k
-        where k.scope = h.scope and k.scope_id = h.scope_id
-        order by k.no desc limit 1) b on true
+        select k.endpoint_id, k.agent_id, k.ceilings, coalesce(k.used, v_unknown) as used, coalesce(k.booked, v_unknown) as booked,
+               k.raised, array[-k.raised[1], -k.raised[2], -k.raised[3], -k.raised[4], -k.raised[5]] as lowered, k.no
+        from _booked(endpoints) k) b
       cross join lateral (
         select array[0, coalesce(sum(r.raised[2]), 0), coalesce(sum(r.raised[3]), 0), coalesce(sum(r.raised[4]), 0), 0] as raised
         from _raised(v_counted, v_now) r
-        where case when h.agent_id is null then r.endpoint_id = h.endpoint_id else r.agent_id = h.agent_id end) r
-      order by h.endpoint_id, h.agent_id nulls first;
+        where case when b.agent_id is null then r.endpoint_id = b.endpoint_id else r.agent_id = b.agent_id end) r
+      order by b.endpoint_id, b.agent_id nulls first;
     return;
   end if;
 

@@ -39,7 +39,8 @@ declare
   v_served integer[] := '{}'::integer[];     -- their agents that have something to claim
   v_busy integer[] := '{}'::integer[];       -- endpoints that somebody else holds
   v_busy_agents integer[] := '{}'::integer[];  -- and their agents
-  v_looked boolean := false;                 -- whether they are only those that have room
+  v_roomy integer[];                         -- those of them where half of every limit is left
+  v_looked boolean := false;                 -- whether v_busy is only what a look has found room at
   v_limited integer[] := '{}'::integer[];    -- endpoints where a limit applies
   v_admitted record;
   v_claimed bigint[] := '{}'::bigint[];
@@ -98,11 +99,13 @@ begin
     end if;
   end loop;
 
-  -- Whatever has work is held by others, so one endpoint is waited for; but only where a look without its lock finds room:
-  -- who waits stands in the way of those that reserve tokens there.
+  -- Whatever has work is held by others, so one endpoint is waited for; but only where half of every limit is left, or a look
+  -- without its lock finds room: who waits stands in the way of those that reserve tokens there.
   if v_busy <> '{}' and v_served = '{}' then
-    v_busy := _with_room(v_busy, v_busy_agents);
-    v_looked := true;
+    v_roomy := _half_left(v_busy, v_busy_agents);
+    v_looked := v_roomy = '{}';
+    v_busy := case when v_looked then _with_room(v_busy, v_busy_agents)
+                   else v_roomy || array(select b.id from unnest(v_busy) b(id) where b.id <> all(v_roomy)) end;
     if v_busy <> '{}' and _wait_for_endpoint(v_busy[1], v_busy[1] = any(v_limited)) then
       if v_busy[1] = any(v_limited) then
         v_exclusive := v_busy[1:1];

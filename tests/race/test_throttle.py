@@ -376,6 +376,28 @@ def test_what_fits_behind_what_does_not_is_busy_too(
     assert_sound(database)
 
 
+@pytest.mark.parametrize("used", [400, 600])
+def test_what_is_too_large_is_not_busy_where_half_is_left(database: Database, used: int) -> None:
+    """Who finds half of a limit left waits without a look at what it would claim, else looks.
+
+    The next task asks for more than is left either way. Told "busy" after all, workers would come
+    again at once, as long as something runs.
+    """
+    configure(database, tokens_per_task=0, tokens_per_page=1, max_tpm=1000, estimate_factor=1)
+    enqueue(database, 1, page_count=used)
+    enqueue(database, 2, page_count=700)
+    worker = database.connect("test_worker")
+    assert len(dequeue(worker)) == 1
+    with holding(database, "test_operator") as other:
+        call(other, "configure_endpoint", endpoint="parser")
+        started = time.monotonic()
+        assert call(worker, "dequeue_tasks", worker="w") == []
+        waited = time.monotonic() - started
+    assert waited > 0.2 if used < 500 else waited < 0.2
+    assert call(worker, "dequeue_tasks", worker="w") == []
+    assert_sound(database)
+
+
 def test_a_dequeue_keeps_nothing_of_agents_it_does_not_serve(database: Database) -> None:
     """It may look at them, where they share a limit; their tasks stay free for others."""
     configure(database, "limited", max_concurrent_tasks=2)
