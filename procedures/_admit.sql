@@ -1,5 +1,5 @@
--- Chooses what a dequeue may claim, and locks it: the tasks of the served agents, merged by priority, created_at and
--- id, as far as every limit has room (_has_room).
+-- Chooses what a dequeue may claim where limits apply (else _admit_freely), and locks it: the tasks of the served agents,
+-- merged by priority, created_at and id, as far as every limit has room (_has_room).
 --
 -- A task that fits no limit per minute is passed over by later ones that do, at most 64 of its agent (rule 5); from the
 -- first time on it is noted since when. Once that is longer ago than the endpoint's max_passed_over, nothing of its
@@ -13,7 +13,7 @@
 -- agents: ids of the agents served. wanted: most tasks. fair: at most an equal share for each agent.
 -- only_look: says what might be admitted, without any lock, and changes nothing.
 -- Returns ids, of the locked tasks; share_used_up: of several agents one may have got its whole share, and have more.
--- Locks: the tasks returned, and those passed over for the first time; locked ones are skipped.
+-- Locks: the tasks returned, and those passed over for the first time (_note_passed_over); locked ones are skipped.
 create or replace function lakequeue._admit(
   exclusive integer[], shared integer[], agents integer[], wanted integer, fair boolean, only_look boolean default false,
   out ids bigint[], out share_used_up boolean)
@@ -41,7 +41,7 @@ declare
   v_task record;
   v_place boolean;                         -- whether concurrency has room
   v_full_holder integer;                   -- whose limit per minute has none
-  h integer;
+  h integer;                               -- a holder that the task counts against
   v_admitted bigint[];
   v_admitted_agents integer[];
   v_admitted_endpoints integer[];
@@ -51,22 +51,6 @@ declare
   v_misfit_holders integer[];
   v_misfit_after integer[];                -- how many had been admitted before it
 begin
-  -- Where every lock is shared nothing is counted: whatever can be locked may be claimed.
-  if exclusive = '{}' then
-    v_share := case when fair then ceil(wanted::numeric / greatest(cardinality(agents), 1)) else wanted end;
-    ids := array(
-      select unnest(_lock_candidates(a.id, v_share))
-      from agents a
-      join model_endpoints e on e.id = a.model_endpoint_id
-      where a.id = any(_admit.agents) and e.id = any(shared) and not _limited(a, e)
-        and a.paused_at is null and coalesce(e.cooldown_until <= v_now, true));
-    if cardinality(agents) > 1 then
-      ids := array(select t.id from tasks t where t.id = any(ids) order by t.priority desc, t.created_at, t.id limit wanted);
-    end if;
-    share_used_up := fair and cardinality(agents) > 1 and cardinality(ids) >= v_share;
-    return;
-  end if;
-
   select coalesce(array_agg(a.id) filter (
            where a.paused_at is null and coalesce(e.cooldown_until <= v_now, true)
              and (e.id = any(exclusive) or (e.id = any(shared) and not _limited(a, e)))), '{}'),
@@ -178,25 +162,13 @@ begin
     return;
   end if;
 
-  if v_misfits <> '{}' then
-    v_misfits := array(
-      select t.id
-      from tasks t
-      where t.passed_over_at is null
-        and t.id = any(array(
-          select m.id
-          from unnest(v_misfits, v_misfit_holders, v_misfit_after) m(id, holder, after)
-          where exists (
-            select from unnest(v_admitted_endpoints, v_admitted_agents) with ordinality a(endpoint_id, agent_id, no)
-            where a.no > m.after and a.endpoint_id = v_endpoints[m.holder]
-              and coalesce(a.agent_id = v_agents[m.holder], true))))
-      order by t.id
-      for no key update skip locked);
-  end if;
-  if v_misfits <> '{}' then
-    update tasks t set passed_over_at = v_now where t.id = any(v_misfits);
-    update model_endpoints e set overdue_at = v_now + e.max_passed_over
-    where e.id = any(v_admitted_endpoints) and e.overdue_at is null;
+  if v_misfits <> '{}' and v_admitted <> '{}' then
+    perform _note_passed_over(v_admitted_endpoints, array(
+      select m.id
+      from unnest(v_misfits, v_misfit_holders, v_misfit_after) m(id, holder, after)
+      where exists (
+        select from unnest(v_admitted_endpoints, v_admitted_agents) with ordinality a(endpoint_id, agent_id, no)
+        where a.no > m.after and a.endpoint_id = v_endpoints[m.holder] and coalesce(a.agent_id = v_agents[m.holder], true))));
   end if;
 
   -- What else must hold is asked of the locked rows: the planner would read a whole index for it.

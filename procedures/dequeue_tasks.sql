@@ -120,7 +120,11 @@ begin
   -- A first helping of an equal share for each agent, then a second one of what is left of the batch (told after it).
   for v_helping in 1..2 loop
     exit when v_served = '{}';
-    v_admitted := _admit(v_exclusive, v_shared, v_served, batch_size - cardinality(v_claimed), v_helping = 1);
+    if v_exclusive = '{}' then
+      v_admitted := _admit_freely(v_shared, v_served, batch_size - cardinality(v_claimed), v_helping = 1);
+    else
+      v_admitted := _admit(v_exclusive, v_shared, v_served, batch_size - cardinality(v_claimed), v_helping = 1);
+    end if;
     if v_admitted.ids <> '{}' then
       v_claimed := v_claimed || v_admitted.ids;
       return query select c.* from _claim(v_admitted.ids, worker, v_relay) c;

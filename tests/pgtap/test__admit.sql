@@ -2,7 +2,7 @@
 -- the endpoints they share, and who may pass a task that does not fit, for how long.
 begin;
 \ir scenarios.sql
-select plan(132);
+select plan(130);
 
 select set_clock('2026-03-01 09:00+00');
 -- Agents here estimate a task by its pages alone: 1 page, 1 token. Runs outlive an expired lease by 5 minutes.
@@ -353,22 +353,6 @@ select is(pg_temp.admitted(array[endpoint], '{}'), null, 'nothing where a 429 ha
 update model_endpoints set cooldown_until = null where name = '_l';
 select pause_agent('_l', 'x');
 select is(pg_temp.admitted(array[endpoint], '{}'), null, 'nor where the agent was paused between') from l;
-
--- Where no limit applies a shared lock admits what an exclusive one would, of however many agents.
-select pg_temp.agent('_n' || n) from generate_series(1, 3) n;
-select set_clock(timestamptz '2026-03-02 09:00+00' - interval '1 second' * (hashint4(n) % 9)), enqueue_task('_n' || 1 + n % 11 % 3, '/n' || n, 4 + n % 3)
-from generate_series(1, 40) n order by n;
-create temporary table chosen as
-select w.wanted, f.fair, l.exclusive, array(select c.id from unnest(c.ids) c(id) order by c.id) as ids, c.share_used_up
-from (select array_agg(a.id) as agents, array_agg(a.model_endpoint_id) as endpoints from agents a where a.name in ('_n1', '_n2', '_n3')) s
-cross join unnest(array[1, 2, 3, 5, 10, 39, 40, 41]) w(wanted)
-cross join unnest(array[false, true]) f(fair)
-cross join unnest(array[false, true]) l(exclusive)
-cross join lateral lakequeue._admit(case when l.exclusive then s.endpoints else '{}' end, case when l.exclusive then '{}' else s.endpoints end,
-                                    s.agents, w.wanted, f.fair) c;
-select results_eq($$select wanted, fair, ids, share_used_up from chosen where not exclusive order by wanted, fair$$,
-  $$select wanted, fair, ids, share_used_up from chosen where exclusive order by wanted, fair$$, 'the same tasks, with or without a fair share');
-select is((select array_agg(cardinality(ids) order by wanted) from chosen where exclusive and not fair), '{1,2,3,5,10,39,40,40}', '(as many as wanted)');
 
 set session authorization test_worker;
 select throws_ok($$select lakequeue._admit('{}', '{}', null, 1, false)$$, '42501', null, 'it is internal: a worker may not call it');
