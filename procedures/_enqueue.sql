@@ -1,5 +1,6 @@
 -- What enqueue_task and enqueue_tasks do: one document per element of the arrays, which are equally long. A document whose
--- dedup_key a task of the same agent and customer holds that is not failed or cancelled gets that task.
+-- dedup_key a task of the same agent and customer holds that is not failed or cancelled gets that task. One that runs and was
+-- asked to cancel gives its key up: whoever submits the document once more wants it done.
 --
 -- agent: its name. customer: by default the extraction's. extraction: its id. names, refusals: only for an extraction; a
 -- document with a refusal gets no task. The others: see enqueue_task.
@@ -52,10 +53,29 @@ begin
     new_ids := array(select nextval('tasks_id_seq') from unnest(paths));
   end if;
 
-  -- A dedup_key's holder may end failed or cancelled between the insert that met it and the look for it. Then all is
-  -- undone and done again: with some keys in hand, a call that took another one out of their order could deadlock.
+  -- A dedup_key's holder may end failed or cancelled between the insert that met it and the look for it, or be asked to cancel.
+  -- Then all is undone and done again: with some keys in hand, a call that took another one, or a task, out of their order
+  -- could deadlock.
   for v_round in 1..5 loop
     begin
+      if v_round > 1 then
+        update tasks t set dedup_key = null
+        where t.status = 'processing' and t.cancel_requested_at is not null
+          and t.id = any(array(
+            select l.id from tasks l
+            where l.id = any(array(
+              select h.id
+              from unnest(dedup_keys) k(key)
+              cross join lateral (
+                select t.id, t.status, t.cancel_requested_at from tasks t
+                where t.agent_id = v_agent.id and t.customer = v_customer and t.dedup_key = k.key
+                  and t.status not in ('failed', 'cancelled')
+                limit 1) h
+              where h.status = 'processing' and h.cancel_requested_at is not null))
+            order by l.id
+            for no key update));
+      end if;
+
       -- ON CONFLICT writes a record more for every row, so only where a key may be met.
       if cardinality(array_remove(dedup_keys, null)) = 0 then
         insert into tasks (
@@ -93,10 +113,11 @@ begin
         left join lateral (
           select t.id from tasks t where t.id = d.new_id limit 1) own on true
         left join lateral (
-          select t.id from tasks t
+          select t.id, t.status, t.cancel_requested_at from tasks t
           where t.agent_id = v_agent.id and t.customer = v_customer and t.dedup_key = d.dedup_key
             and t.status not in ('failed', 'cancelled')
-          limit 1) holder on own.id is null and d.refusal is null;
+          limit 1) holder on own.id is null and d.refusal is null
+            and (holder.status <> 'processing' or holder.cancel_requested_at is null);
         if not v_all_known then
           raise exception using errcode = 'LQ409', message = 'the tasks that hold these dedup_keys keep changing',
             hint = 'Nothing was enqueued. Call again.';

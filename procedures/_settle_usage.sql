@@ -4,7 +4,8 @@
 -- attempt: as it is, read under its task's row lock. Tokens null where not known; cost in USD.
 -- complete: the numbers cover the whole attempt; source: callback or trace. output_share: the agent's.
 -- Where the best report names no cost, that of a lesser one stays. What the attempt now counts more than before in a
--- window of its endpoint (see _spending) is noted as raised, so that it debits the throttle's books at once.
+-- window of its endpoint (see _spending) is noted as raised, so that it debits the throttle's books at once. A cost is rounded to
+-- 20 decimals.
 -- Returns the attempt as it is to be; _keep_attempt writes it. Errors: LQ400 negative or absurd numbers, or complete
 -- without tokens.
 create or replace function lakequeue._settle_usage(
@@ -22,6 +23,9 @@ declare
   v_will_count numeric[];
   v_raised numeric[];
 begin
+  if scale(llm_cost) > 20 then
+    llm_cost := round(llm_cost, 20);  -- sums would carry thousands of digits for ever
+  end if;
   if coalesce(input_tokens, output_tokens, cached_tokens) is null and llm_cost is null and not complete then
     return attempt;
   end if;

@@ -1,5 +1,5 @@
 -- Enqueues one document. A dedup_key that a task of the same agent and customer holds that is not failed or
--- cancelled returns that task instead.
+-- cancelled, nor asked to cancel while it runs, returns that task instead.
 --
 -- agent: its name. document_path: where the agent finds the document. priority: 0 to 9, higher goes first.
 -- customer: by default the extraction's. extraction: its id. payload: further input for the agent, at most 8 kB.

@@ -1,5 +1,6 @@
 -- Enqueues many documents in one call, and writes them down as an extraction's documents. A document whose dedup_key
--- a task of the same agent and customer holds that is not failed or cancelled gets that task instead of a new one.
+-- a task of the same agent and customer holds that is not failed or cancelled, nor asked to cancel while it runs, gets that task
+-- instead of a new one.
 --
 -- agent: its name.
 -- documents: JSON array of objects: document_path, and optionally name (as the submitter knows it; by default the
@@ -11,7 +12,8 @@
 -- that an operator submitted; LQ422 documents of the wrong shape, or a payload that cannot be read (_check_json); LQ400
 -- a value out of range; LQ409 the task that held a dedup_key kept vanishing.
 -- One bad document refuses the whole call: nothing is enqueued.
--- Locks: waits for an open transaction that enqueues the same dedup_key. Keys are inserted in order, so that two
+-- Locks: waits for an open transaction that enqueues the same dedup_key, and for a task that is to be cancelled, whose key
+-- it takes away. Keys are inserted in order, so that two
 -- calls cannot deadlock.
 create or replace function lakequeue.enqueue_tasks(
   agent text, documents json, priority integer default 5, customer text default null, extraction bigint default null)

@@ -4,7 +4,7 @@
 -- extraction: its id. page_size: 1 to 1000. after_document: document_id of the last row of the page before; null: first.
 -- Returns document_id (the key for paging); position from 1; refused: no task was made, status is failed and error the
 --   reason; repeated: its task was made for an earlier submission of the same content; result: without "pages";
---   characters: of all pages' texts, null where the result has no pages; tokens and USD of all attempts of its task.
+--   characters: of all pages' texts, 10^9 a page at most, null where the result has no pages; tokens and USD of all attempts of its task.
 -- Errors: LQ404 unknown extraction; LQ400 page_size out of range.
 create or replace function lakequeue.list_extraction_documents(
   extraction bigint, page_size integer default 200, after_document bigint default null)
@@ -48,7 +48,7 @@ begin
                where o.extraction_id = extraction and o.id < p.id),
            coalesce(t.status::text, 'failed'), t.page_count,
            case when jsonb_typeof(r.result) = 'object' then r.result - 'pages' else r.result end,
-           (select sum((c.value #>> '{}')::numeric)::bigint
+           (select sum(least(greatest((c.value #>> '{}')::numeric, 0), 1e9))::bigint  -- whatever a result says of itself
             from jsonb_path_query(r.result, 'lax $.pages[*].characters ? (@.type() == "number")') c(value)),
            r.confidence, u.input_tokens, u.output_tokens, u.llm_cost, coalesce(t.attempt_count, 0),
            coalesce(p.refusal, t.error), t.created_at, t.finished_at

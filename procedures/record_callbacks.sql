@@ -36,7 +36,7 @@ begin
     raise exception using errcode = 'LQ400', message = 'at most 1,000 callbacks a call', hint = 'Send them in parts.';
   end if;
   v_attempts := array(
-    select case when c.value ->> 'attempt' ~ '^[0-9]{1,18}$' then (c.value ->> 'attempt')::bigint end
+    select _whole_number(c.value ->> 'attempt')
     from jsonb_array_elements(v_callbacks) with ordinality c(value, number)
     order by c.number);
   v_tasks := array(  -- a wrong token locks nothing

@@ -70,9 +70,9 @@ begin
       from compute_runs r
       where r.fetch_id = v_fetch.id
         and r.run_id = any(array(
-          select g.name::bigint
+          select _whole_number(g.name)
           from json_to_recordset(record_compute_cost.rows) g(kind text, name text)
-          where g.kind = 'run' and g.name ~ '^[0-9]{1,18}$'))));
+          where g.kind = 'run'))));
     with given as (
       select g.*
       from json_to_recordset(record_compute_cost.rows)
@@ -84,7 +84,7 @@ begin
       from given g
       cross join lateral (  -- LIMIT keeps it a probe, whatever the statistics say
         select c.* from compute_runs c
-        where c.fetch_id = v_fetch.id and c.run_id = case when g.name ~ '^[0-9]{1,18}$' then g.name::bigint end
+        where c.fetch_id = v_fetch.id and c.run_id = _whole_number(g.name)
         limit 1) r
     ), added as (
       insert into compute_costs (attempt_id, task_id, sku, unit, day, currency, quantity, list_cost)

@@ -13,8 +13,8 @@
 --   not asked for 10 seconds holds up nobody), lost or cancel (as extend_leases: stop); call_id: the call; wait: null
 --   unless waiting. Higher priority goes first, then who asked first: a call passes others only as far as those fit
 --   beside it, or wait for a limit that is not its own.
--- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 impossible numbers; LQ409 the call was settled; LQ413 a call that
---   no window of a limit can hold: make it smaller; LQ428 another isolation level than READ COMMITTED.
+-- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 impossible numbers; LQ409 the call was settled, or granted with fewer
+--   tokens; LQ413 a call that no window of a limit can hold: make it smaller; LQ428 another isolation level than READ COMMITTED.
 -- Locks: none for a call that is granted already. Else the throttle locks of the attempt's endpoint and, if its agent has moved
 --   since, of the agent's new one, by id; if they are not to be had within 250 ms the answer is wait. Then the attempt, tried;
 --   the call; now and then those of _note_calls.
@@ -56,12 +56,18 @@ begin
   call_id := call;
 
   -- The answer was lost on its way, or did not wait for the disk. It stays granted until it ends.
-  if exists (
-    select from model_calls c
-    where c.attempt_id = attempt and c.key = call and c.granted_at is not null and c.ended_at is null
-      and (select a.status from task_attempts a where a.id = attempt) = 'running'
-      and (select t.cancel_requested_at from tasks t where t.id = v_task_id) is null)
-  then
+  select c.* into v_kept
+  from model_calls c
+  where c.attempt_id = attempt and c.key = call and c.granted_at is not null and c.ended_at is null
+    and (select a.status from task_attempts a where a.id = attempt) = 'running'
+    and (select t.cancel_requested_at from tasks t where t.id = v_task_id) is null;
+  if found then
+    if v_kept.input_tokens < input_tokens or v_kept.output_tokens < max_output_tokens then
+      raise exception using errcode = 'LQ409',
+        message = format('call %s of attempt %s was granted with %s prompt and %s answer tokens, not with more', call, attempt,
+                         v_kept.input_tokens, v_kept.output_tokens),
+        hint = 'Ask for a larger call by another name.';
+    end if;
     if durable then
       perform _flush_at_commit();
     end if;

@@ -1,5 +1,5 @@
 -- The queue's tables have their columns, and the indexes that the functions count on are valid (but for those that
--- 0013 replaced and 0014 dropped).
+-- 0013 replaced, and 0014 and 0020 dropped).
 select id, name, customer, submitted_by, created_at from lakequeue.extractions where false;
 select id, extraction_id, name, task_id, refusal from lakequeue.extraction_documents where false;
 select id, agent_id, extraction_id, customer, document_path, payload, dedup_key, priority, status, created_at, retry_at,
@@ -19,7 +19,7 @@ declare
   v_index text;
 begin
   foreach v_index in array array[
-    'tasks_claimable', 'tasks_waiting', 'tasks_finished', 'tasks_extraction', 'tasks_dedup',
+    'tasks_claimable', 'tasks_waiting', 'tasks_finished', 'tasks_dedup',
     'task_attempts_spending', 'task_attempts_unsettled'] loop
     assert (select i.indisvalid from pg_index i where i.indexrelid = to_regclass('lakequeue.' || v_index)),
       format('index %s is missing or invalid', v_index);

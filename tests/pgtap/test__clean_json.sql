@@ -1,7 +1,7 @@
 -- Rule 13: JSON with U+0000, lone surrogates and whatever real PDF text holds becomes jsonb, with U+FFFD where jsonb
 -- could not keep a character; all else stays as it was. What no cleaning can store is refused by its own SQLSTATE.
 begin;
-select plan(43);
+select plan(47);
 
 -- ordinary JSON
 select is(_clean_json('{"a": [1, "x", null, true], "ä": {"b": 1.50}}'),
@@ -62,6 +62,13 @@ select is(
   _clean_json(('"' || repeat('page \u0000\ud83d text ', 20000) || '"')::json) #>> '{}',
   repeat(U&'page \FFFD\FFFD text ', 20000),
   'megabytes with many bad characters are cleaned');
+-- (A look behind from each half for the other one took a minute for a tenth of these.)
+set statement_timeout = '60s';
+select is(length(_clean_json(('"' || repeat(h.half, 200000) || '"')::json) #>> '{}'), 200000, 'however many halves there are: ' || h.half)
+from unnest(array['\udce4', '\ud83d']) h(half);
+select is(length(_clean_json(('"' || repeat('\ud83d\ude00\udce4 text ', 50000) || '"')::json) #>> '{}'), 400000, 'beside whole pairs');
+select is(length(_clean_json(('"' || repeat('\ud83d\ude00 text \u00e4 ', 50000) || '"')::json) #>> '{}'), 450000, 'whole pairs alone');
+reset statement_timeout;
 select is(length(_clean_json(('"' || repeat('\\', 200000) || '\u0000"')::json) #>> '{}'), 200001,
   'so is a long row of backslashes');
 

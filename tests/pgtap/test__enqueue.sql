@@ -1,7 +1,7 @@
 -- One document per element, in order; refused ones get no task, known ones the task that holds their key
 -- (test_enqueue_tasks.sql and test_enqueue_task.sql have the rest).
 begin;
-select plan(6);
+select plan(12);
 
 select configure_agent('_en', tokens_per_task => 100, tokens_per_page => 10, estimate_factor => 1);
 create temporary table batch as select create_extraction('_en', customer => 'acme') as id;
@@ -25,6 +25,25 @@ select results_eq($$select tasks from task_deltas where agent_id = (_agent('_en'
 select results_eq($$select task_ids, new_ids from _enqueue('_en', null, null, null, null, null, null, null, null, null, null)$$,
                   $$values ('{}'::bigint[], '{}'::bigint[])$$, 'of nothing comes nothing');
 select is((select count(*) from task_deltas where agent_id = (_agent('_en')).id), 1::bigint, 'nor a delta');
+
+-- A task that runs and was asked to cancel gives its key up: who submits the document once more wants it done.
+select set_person('_en ann', 'operator');
+create temporary table first as select enqueue_task('_en', '/again', dedup_key => 'again') as id;
+create temporary table run as select d.* from dequeue_tasks('_en w', 100, array['_en']) d where d.task_id = (select id from first);
+select is(enqueue_task('_en', '/again', dedup_key => 'again'), id, 'while it runs it is the document''s task') from first;
+select cancel_task(id, '_en ann', 'no more') from first;
+create temporary table second as select enqueue_task('_en', '/again', dedup_key => 'again') as id;
+select isnt(second.id, first.id, 'once it is to be cancelled there is a new one') from first, second;
+select is(enqueue_task('_en', '/again', dedup_key => 'again'), id, 'one') from second;
+select is(t.dedup_key, null, 'the key is the new one''s alone') from tasks t join first using (id);
+select record_callback(attempt_id, callback_token, 'cancelled') from run;
+select results_eq($$select t.id = (select id from second), t.status::text, t.dedup_key from tasks t where t.document_path = '/again' order by t.id$$,
+  $$values (false, 'cancelled', null), (true, 'enqueued', 'again')$$, 'so that it survives the other''s end');
+-- One that completed all the same keeps its key: it is done.
+create temporary table rerun as select d.* from dequeue_tasks('_en w', 100, array['_en']) d where d.task_id = (select id from second);
+select cancel_task(id, '_en ann', 'too late') from second;
+select record_callback(attempt_id, callback_token, 'success', '{}') from rerun;
+select is(enqueue_task('_en', '/again', dedup_key => 'again'), id, 'but not once it completed all the same') from second;
 
 set session authorization test_app;
 select throws_ok($$select lakequeue._enqueue('_en', null, null, null, null, null, null, null, null, null, null)$$, '42501', null,

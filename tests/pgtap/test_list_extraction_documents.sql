@@ -1,7 +1,7 @@
 -- list_extraction_documents: what extraction_results says, a page at a time, without texts, with what is repeated.
 begin;
 \ir scenarios.sql
-select plan(21);
+select plan(23);
 
 select new_agent() as agent \gset
 select create_extraction('earlier') as earlier \gset
@@ -58,6 +58,13 @@ set session authorization test_reader;
 select lives_ok(format('select list_extraction_documents(%s)', :now), 'a reader may ask');
 set session authorization test_app;
 select throws_ok(format('select list_extraction_documents(%s)', :now), '42501', null, 'an app may not');
+
+-- Whatever one result says of itself, the others can be read.
+set session authorization test_owner;
+update results r set result = '{"pages": [{"characters": 1e19}, {"characters": 1e300}]}' where r.attempt_id = :b;
+select is((select l.characters from list_extraction_documents(:now) l where l.position = 3), 2000000000::bigint, 'a count beyond all numbers');
+update results r set result = '{"pages": [{"characters": -1e19}]}' where r.attempt_id = :b;
+select is((select l.characters from list_extraction_documents(:now) l where l.position = 3), 0::bigint, 'or below 0');
 
 select * from finish();
 rollback;

@@ -1,7 +1,7 @@
 -- What billing answered: all record types added up, another's runs left out, a repeat counts nothing twice.
 begin;
 \ir scenarios.sql
-select plan(30);
+select plan(31);
 
 create function pg_temp.costs() returns setof text language sql as $$
   select format('%s %s %s %s %s', r.run_id, c.sku, coalesce(c.currency, 'no price'), c.quantity, c.list_cost)
@@ -54,6 +54,12 @@ select bill();
 select is((select sum(list_cost) from endpoint_costs), 4::numeric, 'an answer without rows erases nothing');
 select bill(usage(name, 6, kind => 'endpoint', day => '2026-01-08')) from endpoint;
 select is((select sum(list_cost) from endpoint_costs), 6::numeric, 'a later one replaces the days it has');
+
+-- run ids are as large as a bigint holds
+select job_run(9223372036854775807);
+select bill(usage('9223372036854775807', 3), usage('9223372036854775808', 5), usage('99999999999999999999', 7));
+select is((select sum(c.list_cost) from compute_costs c join compute_runs r using (attempt_id) where r.run_id = 9223372036854775807), 3::numeric,
+  'a run with 19 digits is billed, what no bigint holds is no run of ours');
 
 -- what cannot be
 select pg_temp.begun();

@@ -52,6 +52,9 @@ select is(pg_temp.ask('k1', attempt, 600, 300), 'granted', 'tokens: 900 of 1,000
 select is(pg_temp.ask('k2', attempt, 50, 51), 'wait', 'one too many waits') from k;
 select is(pg_temp.ask('k3', attempt, 50, 50), 'wait', 'and one that asked later does not take its room') from k;
 select is(pg_temp.ask('k2', attempt, 50, 50), 'granted', 'made smaller, it fits to the last token') from k;
+select throws_ok(format('select pg_temp.ask(''k2'', %s, %s)', attempt, more), 'LQ409', null, 'once granted it cannot be made larger: ' || more)
+from k, unnest(array['51, 50', '50, 51']) more;
+select is(pg_temp.ask('k2', attempt, 50, 49), 'granted', 'to ask for less is to ask again') from k;
 select is(pg_temp.settle('k1', 500, 100), 'settled', '(300 less than reserved)');
 select is(pg_temp.ask('k3', attempt, 50, 50), 'granted', 'what was not used is free at once') from k;
 select is(pg_temp.ask('k4', attempt, 150, 50), 'granted', '(1,000 of 1,000)') from k;
