@@ -24,7 +24,7 @@ declare
   c_bill constant text[] := array[
     'begin_compute_fetch', 'update_compute_fetch', 'record_compute_cost', 'cancel_compute_fetch'];
   c_configure constant text[] := array[
-    'configure_agent', 'configure_endpoint', 'set_model_price', 'set_person'];
+    'configure_agent', 'configure_endpoint', 'set_model_price', 'set_person', 'set_time_zone'];
   c_keep constant text[] := array['quiesce', 'move_here', 'purge_tasks'];
   c_work constant text[] := array[
     'check_home', 'worker_heartbeat', 'dequeue_tasks', 'confirm_claims', 'adopt_attempts', 'record_runs', 'runs_to_check',

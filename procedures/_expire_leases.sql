@@ -2,6 +2,8 @@
 -- A job run is looked up once more before that, whichever worker sweeps: as long as a worker of job runs lives, the sweep
 -- waits until runs_to_check has handed it out after lease and grace, and then a minute for what is found.
 -- Each row has a savepoint of its own: one that cannot be ended (an event says why) is passed over for a minute.
+--
+-- batch_size: most attempts in one call.
 create or replace function lakequeue._expire_leases(batch_size integer)
 returns integer
 language plpgsql volatile

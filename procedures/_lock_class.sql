@@ -1,6 +1,5 @@
 -- First key of every advisory lock that Lakequeue takes: the bytes of "lake". Second keys: an endpoint's id (the
--- throttle lock of that endpoint), 0 sweep_leases, -1 and -2 the guards of NOTIFY, -3 fold_rollups, -4 changes to
--- agents.
+-- throttle lock of that endpoint), and 0 and below, which stand under Locks in db/README.md.
 create or replace function lakequeue._lock_class()
 returns integer
 language sql immutable

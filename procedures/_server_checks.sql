@@ -48,7 +48,7 @@ begin
     union all
     select 'xid_age', greatest(age(d.datfrozenxid), r.age), 'transactions', least(2 * s.most, 1200000000), least(6 * s.most, 1600000000),
            format('autovacuum does not freeze (at %s transactions the server stops writes); end what holds the horizon, then, '
-                  'as a superuser: vacuum (freeze, verbose) in database %s', 2000000000, d.datname)
+                  'as a superuser: vacuum (freeze, verbose) in database %s', 2144483647, d.datname)
     from pg_database d
     cross join (select current_setting('autovacuum_freeze_max_age')::numeric as most) s
     cross join lateral (

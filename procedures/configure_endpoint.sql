@@ -6,7 +6,7 @@
 --   that reserve their calls only; an attempt of any other counts as one.
 -- max_passed_over: how long a task that does not fit may be passed over (rule 5).
 -- Returns the endpoint's id.
--- Errors: LQ400 a blank name or a negative limit.
+-- Errors: LQ400 a blank name, a negative limit, or a max_passed_over that is not 0 to 1 day.
 -- Locks: the endpoint's throttle lock, so that a limit set during a dequeue is not overrun by it.
 create or replace function lakequeue.configure_endpoint(
   endpoint text, max_concurrent_tasks integer default null, max_tpm bigint default null,

@@ -9,8 +9,8 @@
 -- priority: 0 to 9, for documents that name none. customer: by default the extraction's. extraction: its id.
 -- Returns a row per document, in order: position from 1, task_id (null if refused), created (false: existing task).
 -- Errors: LQ404 unknown agent or extraction, or another application's; LQ403 the web process without an extraction
--- that an operator submitted; LQ422 documents of the wrong shape, or a payload that cannot be read (_check_json); LQ400
--- a value out of range; LQ409 the task that held a dedup_key kept vanishing.
+-- that an operator submitted; LQ413 more than 64 MB; LQ422 documents of the wrong shape, or that cannot
+-- be stored (_clean_json) or read (_check_json); LQ400 a value out of range; LQ409 the task that held a dedup_key kept vanishing.
 -- One bad document refuses the whole call: nothing is enqueued.
 -- Locks: waits for an open transaction that enqueues the same dedup_key, and for a task that is to be cancelled, whose key
 -- it takes away. Keys are inserted in order, so that two

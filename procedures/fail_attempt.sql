@@ -7,7 +7,7 @@
 --   ran: the task is cancelled), given_back (its worker ended the run, since it stops: the task is back in the queue at
 --   once, and no failure counts). After a cancel request it is cancelled, whatever the run died of.
 -- Returns accepted, or superseded (the attempt was closed already; only the end of its run was noted).
--- Errors: LQ404 unknown attempt; LQ400 no such outcome; LQ422 see _clean_json.
+-- Errors: LQ404 unknown attempt; LQ400 no such outcome; LQ413, LQ422 see _clean_json.
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue.fail_attempt(
   attempt bigint, error_class text, error json default null, outcome text default 'failure')

@@ -27,7 +27,7 @@
 --   horizon: how many transactions ago the oldest one began that keeps dead rows here; so many leave about as many dead rows.
 --   dead_rows: of the worst table of ours, 10,000 and 100,000 (see above) beside a tenth and a half of its live ones.
 --   xid_age: transactions since the oldest row that is not frozen; autovacuum should act at autovacuum_freeze_max_age (limits:
---     2 and 6 times that), by itself at 1,600,000,000, and at 2,100,000,000 the server stops.
+--     2 and 6 times that), by itself at 1,600,000,000, and at 2,144,483,647 the server stops.
 --   notify_queue: how full the queue of NOTIFY is; at 1 no transaction that notifies can commit.
 --   connections: taken ones, of those that plain logins may have, or of this database's own limit.
 -- Reads only what is open, a bounded number of rows by index, rollups of two days, and catalogs. Locks: none.

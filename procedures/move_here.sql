@@ -2,7 +2,8 @@
 -- branch. Everything goes on: leases, runs, tokens. Only when nothing works on the old database any more, since both have
 -- the same secrets and would pay twice for every task.
 --
--- reason: why. actor: who, as the web process names them. lakebase_endpoint: the LAKEBASE_ENDPOINT of its workers.
+-- reason: why. actor: who; believed only from a login that is web process and operator in one, else it is the login.
+-- lakebase_endpoint: the LAKEBASE_ENDPOINT of its workers.
 -- Returns moved, or is here already. Errors: LQ400 no reason, or no such endpoint; LQ403 not permitted.
 -- Locks: the row of installation.
 create or replace function lakequeue.move_here(reason text, actor text default null, lakebase_endpoint text default null)

@@ -1,6 +1,6 @@
 -- Stops claims of an agent; what runs goes on. Pausing a paused agent changes who and why, not since when.
 --
--- reason: why, shown to everybody. actor: who, as the web process names them.
+-- agent: its name. reason: why, shown to everybody. actor: who, as the web process names them.
 -- Errors: LQ404 unknown agent; LQ403 not permitted.
 -- Locks: the one of changes to agents, so that it stays at its endpoint; the endpoint's throttle lock, so that no
 --   dequeue under way claims after this returns.

@@ -6,7 +6,7 @@
 -- older_than: how long ago they were finished at least; a day or more, since traces and bills come later than results.
 -- batch_size: most tasks in one call, 1 to 1000; call again until it answers 0. completed: those, too; without their
 -- dedup_keys the same document would be parsed and paid again, so else only failed and cancelled ones go.
--- reason: why. actor: who, as the web process names them.
+-- reason: why. actor: who; believed only from a login that is web process and operator in one, else it is the login.
 -- Returns how many of each were deleted.
 -- Errors: LQ400 an argument out of range; LQ403 not permitted; 55P03 see Locks in db/README.md: call again.
 -- Locks: the tasks' rows in id order, skipping locked ones; runs that billing was asked for, in the order of their

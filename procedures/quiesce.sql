@@ -11,9 +11,10 @@
 -- - workers are dismissed: one that is connected nevertheless ends at its next heartbeat, with what it was about to submit.
 -- All or nothing, once: a second call finds nothing to do. A copy of a copy is another copy.
 --
--- reason: why. actor: who, as the web process names them. lakebase_endpoint: the copy's own, without which a Lakebase branch
--- looks like its parent. is_copy: the caller knows that this is a copy where the database cannot (the files of a server
--- were copied, or no worker had noted where the original lives).
+-- reason: why. actor: who; believed only from a login that is web process and operator in one, else it is the login.
+-- lakebase_endpoint: the copy's own, without which a Lakebase branch looks like its parent. is_copy: the caller knows that
+-- this is a copy where the database cannot (the files of a server were copied, or no worker had noted where the original
+-- lives).
 -- Returns what was done: quiesced, or quiesced already.
 -- Errors: LQ409 this is the installation itself, or nobody can tell; LQ400 no reason, or no such endpoint; LQ403 not permitted.
 -- Locks: the one of changes to agents and every endpoint's throttle lock, by id, so that no dequeue under way claims

@@ -1,14 +1,14 @@
 -- Settles what an attempt used from its trace or another later source (rule 10): complete beats incomplete, a trace
 -- beats a callback, else the larger number stays; a repeat changes nothing.
 --
--- attempt: its id. input_tokens (cached ones included), output_tokens, cached_tokens; llm_cost: USD.
+-- attempt: its id. input_tokens (cached ones included), output_tokens, cached_tokens, null where not known; llm_cost: USD.
 -- complete: the numbers cover the whole attempt. source: trace or callback. trace_id: kept if not known yet.
 -- model: where no cost is given, model_prices as they were when the attempt began price its tokens.
 -- Returns recorded, or kept (better numbers stand already).
 -- Errors: LQ404 unknown attempt; LQ400 impossible numbers or another source.
 -- Locks: the task's row, then the attempt.
 create or replace function lakequeue.record_usage(
-  attempt bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint default 0,
+  attempt bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint default null,
   llm_cost numeric default null, complete boolean default true, source text default 'trace',
   trace_id text default null, model text default null)
 returns text

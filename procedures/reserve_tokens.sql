@@ -14,7 +14,9 @@
 --   unless waiting. Higher priority goes first, then who asked first: a call passes others only as far as those fit
 --   beside it, or wait for a limit that is not its own.
 -- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 impossible numbers; LQ409 the call was settled, or granted with fewer
---   tokens; LQ413 a call that no window of a limit can hold: make it smaller; LQ428 another isolation level than READ COMMITTED.
+--   tokens; LQ413 a call that no window of a limit can hold: make it smaller; LQ428 another isolation level than READ COMMITTED;
+--   55P03 somebody has held a waiting call's row for more than 250 ms (set_priorities, before its commit): call again, nothing
+--   was done.
 -- Locks: none for a call that is granted already. Else the throttle locks of the attempt's endpoint and, if its agent has moved
 --   since, of the agent's new one, by id; if they are not to be had within 250 ms the answer is wait. Then the attempt, tried;
 --   the call; now and then those of _note_calls.

@@ -1,7 +1,7 @@
 -- Lets a paused agent go on, its breaker counting from 0 again, and nudges the workers. Resuming one that is not paused
 -- changes nothing.
 --
--- reason: why. actor: who, as the web process names them.
+-- agent: its name. reason: why. actor: who, as the web process names them.
 -- Errors: LQ404 unknown agent; LQ403 not permitted.
 -- Locks: the agent's row, its book of the breaker, then the endpoint's row.
 create or replace function lakequeue.resume_agent(agent text, reason text default null, actor text default null)

@@ -1,7 +1,7 @@
 -- Sets what a model costs from a point in time on. A price is never changed backwards for attempts already settled.
 --
 -- model: as agents report it. input_usd, output_usd, cached_usd: USD per million tokens; cached_usd by default as
--- input. valid_from: by default now.
+-- input. valid_from: by default now. The same price again is no new price, and no event.
 -- Errors: LQ400 a blank model, a negative price or one of a million dollars and more.
 create or replace function lakequeue.set_model_price(
   model text, input_usd numeric, output_usd numeric, cached_usd numeric default null,
@@ -33,6 +33,10 @@ begin
   values (set_model_price.model, v_from, set_model_price.input_usd, v_cached, set_model_price.output_usd)
   on conflict on constraint model_prices_pkey do update
   set input_usd = excluded.input_usd, cached_usd = excluded.cached_usd, output_usd = excluded.output_usd;
+  perform _log_event('price_set', detail => jsonb_build_object(
+    'model', model, 'input_usd', input_usd, 'cached_usd', v_cached, 'output_usd', output_usd,
+    -- within what every client can tell, see _in_calendar
+    'valid_from', greatest(least(v_from, timestamptz '9999-12-30 00:00+00'), timestamptz '0001-01-02 00:00+00')));
 end $$;
 
 comment on function lakequeue.set_model_price(text, numeric, numeric, numeric, timestamptz) is

@@ -1,4 +1,7 @@
--- Puts a person on the list: an operator may act through the web process, a viewer may not; null takes them off.
+-- Puts a person on the list: an operator may act through the web process; a viewer is only known, since whoever the web
+-- process lets in may look; null takes them off.
+--
+-- identity: as the web process is told it, e.g. a mail address. role: operator, viewer or null.
 -- Errors: LQ400 a blank identity or another role.
 create or replace function lakequeue.set_person(identity text, role text)
 returns void
@@ -20,4 +23,5 @@ begin
   perform _log_event('person_set', detail => jsonb_build_object('identity', identity, 'role', role));
 end $$;
 
-comment on function lakequeue.set_person(text, text) is 'Lets a person read or act through the web process.';
+comment on function lakequeue.set_person(text, text) is
+  'Lets a person act through the web process; a viewer is only known.';

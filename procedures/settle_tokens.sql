@@ -4,6 +4,7 @@
 -- where the answer did not say: what was reserved stands. More than was reserved debits the throttle's books at once.
 -- Returns settled, or duplicate.
 -- Errors: LQ404 unknown attempt or call; LQ401 wrong token; LQ400 impossible numbers.
+-- Locks: the call's row.
 create or replace function lakequeue.settle_tokens(
   attempt bigint, token text, call uuid, input_tokens bigint default null, output_tokens bigint default null)
 returns text

@@ -1,6 +1,6 @@
 -- Refuses every change of status that db/README.md (How a task moves) does not show, even from a raw UPDATE. The WHEN
 -- clause leaves out claims and what ends a run, so that they call nothing, and is short, since every statement that sets a
--- status parses it anew.
+-- status parses it anew. Errors: LQ409.
 create or replace function lakequeue.guard_task_status()
 returns trigger
 language plpgsql

@@ -90,7 +90,8 @@ class Settings:
         metadata={
             "variable": "LAKEQUEUE_CALLBACK_URL",
             "default": "none: agents confirm by SQL",
-            "meaning": "The webhook that job runs confirm to, e.g. https://host/api/callbacks",
+            "meaning": "The webhook that runs confirm to, of jobs and of `lakequeue worker`, e.g. "
+            "https://host/api/callbacks; `lakequeue up` hands its own to runs on this machine",
         },
     )
     volume: Path | None = field(

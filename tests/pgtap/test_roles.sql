@@ -22,7 +22,7 @@ insert into scenario.may_execute values
   ('web operator',
     'pause_agent resume_agent cancel_task cancel_tasks retry_task retry_tasks reprocess_task reprocess_tasks set_priority
      set_priorities begin_compute_fetch update_compute_fetch record_compute_cost cancel_compute_fetch'),
-  ('operator',                'configure_agent configure_endpoint set_model_price set_person quiesce move_here purge_tasks'),
+  ('operator',                'configure_agent configure_endpoint set_model_price set_person set_time_zone quiesce move_here purge_tasks'),
   -- work
   ('worker',
     'worker_heartbeat dequeue_tasks confirm_claims adopt_attempts record_runs runs_to_check fail_attempt sweep_leases fold_rollups record_usage

@@ -1,6 +1,6 @@
 -- Prices from a point in time on: what holds when, and what is no price.
 begin;
-select plan(31);
+select plan(34);
 
 select set_clock('2026-03-01 09:00+00');
 create function pg_temp.prices(model text) returns text language sql as $$
@@ -28,6 +28,12 @@ select matches(pg_temp.prices('_smp a'), '2026-03-01 12:00: 0/0/0$', 'a model ma
 select set_model_price('_smp a', 999999.99, 0.000001, 0, '2026-03-01 13:00+00');
 select matches(pg_temp.prices('_smp a'), '13:00: 999999.99/0/0.000001$', 'prices are exact');
 
+select results_eq($$select e.actor, e.detail from task_events e where e.kind = 'price_set' order by e.id limit 2$$,
+  $$values ('test_owner', '{"model": "_smp a", "valid_from": "2026-03-01T09:00:00+00:00", "input_usd": 3, "cached_usd": 3, "output_usd": 15}'::jsonb),
+           ('test_owner', '{"model": "_smp a", "valid_from": "2026-03-01T10:00:00+00:00", "input_usd": 2, "cached_usd": 0.5, "output_usd": 10}')$$,
+  'an event says who set which price, from when on');
+select is((select count(*) from task_events e where e.kind = 'price_set'), 7::bigint, 'but for the one that was no new price');
+
 create temporary table before as select * from model_prices;
 select throws_ok(format('select set_model_price(%s)', a), 'LQ400', null, a || ' is refused')
 from unnest(array[
@@ -45,6 +51,8 @@ set session authorization test_agent;
 select throws_ok($$select set_model_price('_smp b', 2, 2)$$, '42501', null, 'an agent may not');
 set session authorization test_owner;
 select matches(pg_temp.prices('_smp b'), ': 1/1/1$', 'so the operator''s price stands');
+select results_eq($$select e.actor, e.session_actor from task_events e where e.kind = 'price_set' and e.detail ->> 'model' = '_smp b'$$,
+  $$values ('test_operator', 'test_operator')$$, 'as the operator''s act');
 
 select * from finish();
 rollback;

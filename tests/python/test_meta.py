@@ -12,6 +12,7 @@ import pglast
 import pytest
 from pglast import ast
 
+from lakequeue.web import formats
 from tests.servers import GROUPS, Database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -158,6 +159,19 @@ def test_public_functions_are_in_the_reference() -> None:
     reference = (ROOT / "db" / "README.md").read_text()
     public = [path.stem for path in PROCEDURES if not path.stem.startswith("_")]
     assert [name for name in public if not re.search(rf"\b{name}\b", reference)] == []
+
+
+def test_kinds_of_events_are_in_the_reference_and_on_the_page() -> None:
+    written = {
+        kind
+        for path in (*PROCEDURES, *TRIGGERS)
+        for kind in re.findall(r"_log_event\(\s*'(\w+)'", path.read_text())
+    }
+    reference = (ROOT / "db" / "README.md").read_text()
+    listed = re.search(r"^Kinds of events: (.*)$", reference, re.MULTILINE)
+    assert listed is not None
+    assert sorted(re.findall(r"`(\w+)`", listed[1])) == sorted(written)
+    assert sorted(formats.EVENT_KINDS) == sorted(written)
 
 
 # --- what is installed --------------------------------------------------------------------------

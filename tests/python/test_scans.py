@@ -186,6 +186,7 @@ CALLS = [
     Call(OPERATOR, "configure_agent('plain', model_endpoint => 'limited')"),
     Call(OPERATOR, "set_model_price('simulator', 1, 2)"),
     Call(OPERATOR, "set_person('somebody', 'operator')"),
+    Call(OPERATOR, "set_time_zone('UTC')"),
     Call(OPERATOR, "pause_agent('plain', 'a reason')"),
     Call(OPERATOR, "resume_agent('paused')"),
     Call(OPERATOR, "cancel_task(%(waiting)s)", gives("cancelled")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from psycopg.types.json import Json
 
 from lakequeue import database, traces
+from lakequeue.agents.document_parser.costs import Prices, Usage
 from lakequeue.forkserver import ForkServer
 from tests.servers import Database
 
@@ -65,6 +67,46 @@ def test_a_store_of_another_mlflow_is_not_taken(
     assert traces.known_store(folder) == store
     monkeypatch.setattr(traces, "version", lambda _: "0.0.1")
     assert traces.known_store(folder) is None
+
+
+def test_a_run_and_the_database_price_alike(pristine: Database) -> None:
+    models = {
+        "cached for less": (3, 15, Decimal("0.3")),
+        "cached as input": (2, 8, None),
+        "exact": (Decimal("0.000001"), Decimal("999999.99"), Decimal("0.123456")),
+        "free": (0, 0, 0),
+        "input alone": (1, 0, 0),
+    }
+    for model, (input_usd, output_usd, cached_usd) in models.items():
+        call(
+            pristine,
+            "set_model_price",
+            model=model,
+            input_usd=input_usd,
+            output_usd=output_usd,
+            cached_usd=cached_usd,
+        )
+    given = pristine.value("select prices from lakequeue._model_prices()")
+    tokens = [0, 1, 7, 999_999, 10**9]
+    rows = pristine.query(
+        """select m.model, i.n, o.n, c.n,
+                  lakequeue._price(m.model, lakequeue._now(), i.n, o.n, c.n)
+             from unnest(%s::text[]) m(model), unnest(%s::bigint[]) i(n), unnest(%s::bigint[]) o(n),
+                  unnest(%s::bigint[]) c(n)""",
+        [*models, "without a price"],
+        tokens,
+        tokens,
+        [None, *tokens],
+    )
+    assert len(rows) == 6 * 5 * 5 * 6
+    for model, used, output, cached, price in rows:
+        prices = Prices.of(given, model)
+        if prices is None:
+            assert (model, price) == ("without a price", None)
+        else:
+            cost = prices.cost(Usage(used, output, cached or 0)).total
+            # PostgreSQL divides to 16 digits or more.
+            assert abs(cost - price) <= cost * Decimal("1e-15"), (model, used, output, cached)
 
 
 def test_usage_is_settled_from_traces(

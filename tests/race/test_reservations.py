@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.conftest import Clock
@@ -194,6 +195,21 @@ def test_a_lock_held_for_long_makes_an_agent_wait_not_fail(database: Database) -
         assert said["wait"] > timedelta(0)
         assert 0.2 < time.monotonic() - started < 5
     assert ask(connection, row, (1, 1))["answer"] == "granted"
+
+
+def test_a_waiting_call_that_somebody_holds_is_asked_for_again(database: Database) -> None:
+    (row,) = reserving(database, 1, model_endpoint="model")
+    limit_endpoint(database, "model", max_tpm=1000)
+    connection, key = database.connect("test_agent"), uuid.uuid4()
+    assert ask(connection, row, (900, 0))["answer"] == "granted"
+    assert ask(connection, row, (500, 0), key)["answer"] == "wait"
+    with holding(database, "test_operator") as operator:
+        call(operator, "set_priority", task=row["task_id"], priority=9)
+        started = time.monotonic()
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            ask(connection, row, (400, 0), key)
+        assert 0.2 < time.monotonic() - started < 5
+    assert ask(connection, row, (50, 0), key)["answer"] == "granted"
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])

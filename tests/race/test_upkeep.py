@@ -55,6 +55,49 @@ def test_what_skips_locked_rows_waits_for_nothing(
     call(connection, function, **arguments)
 
 
+def test_a_task_is_finished_by_the_zone_that_is_being_set(database: Database) -> None:
+    """Its day is kept, so none may be counted by one zone and taken off by another."""
+    configure(database)
+    (task,) = enqueue(database, 1)
+    canceller = database.connect("test_operator")
+    with holding(database, "test_operator") as operator:
+        call(operator, "set_time_zone", time_zone="Pacific/Kiritimati")
+        with in_background(lambda: answer(canceller, "cancel_task", task=task)) as cancelled:
+            wait_until_blocked(database, canceller)
+            operator.commit()
+    assert cancelled.result() == "cancelled"
+    assert database.query(
+        """select d.to_day = (t.finished_at at time zone 'Pacific/Kiritimati')::date
+             from lakequeue.task_deltas d cross join lakequeue.tasks t where d.to_day is not null"""
+    ) == [(True,)]
+
+
+def test_a_zone_is_not_set_beside_a_task_that_is_being_finished(database: Database) -> None:
+    configure(database)
+    (task,) = enqueue(database, 1)
+    operator = database.connect("test_operator")
+    with holding(database, "test_operator") as canceller:
+        call(canceller, "cancel_task", task=task)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            call(operator, "set_time_zone", time_zone="Asia/Tokyo")
+        with in_background(
+            lambda: call(operator, "set_time_zone", time_zone="Asia/Tokyo")
+        ) as refused:
+            wait_until_blocked(database, operator)
+            canceller.commit()
+    assert refused.sqlstate == "LQ409"
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_zone_is_not_set_by_an_old_snapshot(database: Database, level: str) -> None:
+    with holding(database, "test_operator") as connection:
+        connection.execute(f"set transaction isolation level {level}")
+        with pytest.raises(psycopg.Error, match="cannot run in a") as refused:
+            call(connection, "set_time_zone", time_zone="Asia/Tokyo")
+        assert refused.value.sqlstate == "LQ428"
+        connection.rollback()
+
+
 def kill(database: Database, worker: str) -> None:
     """A worker says that it stops, and leaves everything as it is."""
     with holding(database, "test_worker") as connection:

@@ -52,8 +52,12 @@ def command(
     """Serve the pages, the JSON under /api/ and the agents' webhook, until SIGTERM or Ctrl-C.
 
     Works on LAKEQUEUE_DATABASE_URL, or on the embedded PostgreSQL. It runs no documents: that is
-    what `lakequeue worker` does. Whoever reaches the port may read and upload; so it listens on
-    this machine only, unless --host says otherwise.
+    what `lakequeue worker` does.
+
+    Whoever reaches the port may look, so it listens on this machine only, unless --host says
+    otherwise. Everybody may upload and act as well where it does so on the embedded PostgreSQL,
+    and LAKEQUEUE_IDENTITY_HEADER is not set; else the operators of set_person (README: Who may
+    act).
     """
     from lakequeue import stack
     from lakequeue.web import server

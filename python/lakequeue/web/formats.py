@@ -29,7 +29,14 @@ EVENT_KINDS = (
     "priority_set",
     "agent_configured",
     "endpoint_configured",
+    "price_set",
     "person_set",
+    "time_zone_set",
+    "costs_asked",
+    "costs_cancelled",
+    "purged",
+    "quiesced",
+    "moved",
     "rate_limited",
     "lease_expired",
     "adopted",
@@ -37,7 +44,7 @@ EVENT_KINDS = (
     "late_success",
     "sweep_error",
 )
-"""What the event log may hold, people's acts first; others are named as they are."""
+"""What the event log may hold, people's acts first."""
 
 KINDS = {
     "enqueued": "Enqueued",

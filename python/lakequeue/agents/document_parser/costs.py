@@ -1,4 +1,7 @@
-"""Tokens and what they cost: the one place with the formula.
+"""Tokens and what they cost: the formula of `procedures/_price.sql` once more.
+
+A run says what each of its model calls cost, in the spans of its trace, and in sum in its report;
+both are there before the database could price anything. A test compares the two.
 
 Source of the convention: the OpenAI chat protocol, which Databricks model serving follows, counts
 cached tokens inside prompt_tokens (`prompt_tokens_details.cached_tokens`), so they are taken out
@@ -71,9 +74,12 @@ class Prices:
         )
 
     def cost(self, usage: Usage) -> Cost:
-        """((input - cached) * input price + cached * cached price, output * output price)."""
-        fresh = max(0, usage.input - usage.cached)
+        """((input - cached) * input price + cached * cached price, output * output price).
+
+        Cached tokens are a part of the input: an endpoint that counts more of them is not believed.
+        """
+        cached = min(usage.cached, usage.input)
         return Cost(
-            (fresh * self.input_usd + usage.cached * self.cached_usd) / _MILLION,
+            ((usage.input - cached) * self.input_usd + cached * self.cached_usd) / _MILLION,
             usage.output * self.output_usd / _MILLION,
         )
