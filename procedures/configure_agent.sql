@@ -14,7 +14,7 @@
 --   reserve_tokens before every model call. output_share: part of an estimate that is
 --   output. breaker_failures: so many failures in a row pause it; 0: never.
 -- Returns the agent's id.
--- Errors: LQ400 a blank name or a value out of range; LQ422 see _check_json.
+-- Errors: LQ400 a name that is none (_is_name) or a value out of range; LQ422 see _check_json.
 -- Locks: the one of changes to agents (two that move an agent at once would each miss an endpoint of the other); then the
 --   throttle locks of its endpoint, of those it has left and, when it moves, of the new one, by id.
 create or replace function lakequeue.configure_agent(
@@ -39,10 +39,13 @@ declare
   v_before agents;
   v_after agents;
 begin
-  if agent is null or _clean_text(agent, 200) is distinct from agent
-     or _clean_text(model_endpoint, 200) is distinct from model_endpoint then
+  if not _is_name(agent) or not _is_name(coalesce(model_endpoint, agent)) then
     raise exception using errcode = 'LQ400', message = 'agents and endpoints need names of 1 to 200 characters',
-      hint = 'Surrounding blanks are not allowed either.';
+      hint = 'On one line, without blanks around.';
+  end if;
+  if job_id < 0 then
+    raise exception using errcode = 'LQ400', message = format('%s is no job id', job_id),
+      hint = 'Databricks shows it beside the job''s name; 0 stands for none.';
   end if;
 
   perform _check_json(parameters);
@@ -95,7 +98,9 @@ begin
   return v_after.id;
 exception when check_violation or numeric_value_out_of_range then
   raise exception using errcode = 'LQ400', message = format('agent "%s": %s', agent, left(sqlerrm, 300)),
-    hint = 'Ranges: limits >= 0; leases 1 second to 1 day; attempts 1 to 100; parameters a JSON object.';
+    hint = 'Ranges: limits and tokens from 0; lease_duration 1 second to 1 day; reconcile_grace and retry_cap 0 to 7 days;'
+      ' retry_base 0 to 1 day; max_attempts 1 to 100; max_rate_limited and breaker_failures 0 to 1000; output_share 0 to 1;'
+      ' estimate_factor above 0, to 100; parameters a JSON object.';
 end $$;
 
 comment on function lakequeue.configure_agent(text, bigint, text, integer, bigint, interval, interval, integer, integer,

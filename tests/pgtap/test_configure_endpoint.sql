@@ -1,6 +1,6 @@
 -- Endpoints: made once, limits set, kept and taken away; changing a limit never resets usage, and waits for a dequeue.
 begin;
-select plan(39);
+select plan(50);
 
 create function pg_temp.limits(endpoint text) returns text language sql as
 $$ select format('%s %s', coalesce(e.max_concurrent_tasks::text, '-'), coalesce(e.max_tpm::text, '-'))
@@ -32,6 +32,7 @@ select throws_ok($$select configure_endpoint(null, 1)$$, 'LQ400', null, 'no name
 select throws_ok($$select configure_endpoint('', 1)$$, 'LQ400', null, 'an empty one is');
 select throws_ok($$select configure_endpoint('  ', 1)$$, 'LQ400', null, 'a blank one is');
 select throws_ok($$select configure_endpoint('_ce gpt ', 1)$$, 'LQ400', null, 'one with a blank behind it is');
+select throws_ok($$select configure_endpoint(E'_ce\ngpt', 1)$$, 'LQ400', null, 'one of two lines is');
 select throws_ok($$select configure_endpoint(repeat('x', 201), 1)$$, 'LQ400', null, 'one of 201 characters is');
 select is(pg_temp.limits('_ce gpt'), '- -', 'none of these changed anything');
 
@@ -45,6 +46,27 @@ select results_eq($$select max_input_tpm, max_output_tpm, max_rpm, max_passed_ov
 select is((select max_passed_over from model_endpoints where name = '_ce gpt'), '2 minutes', 'two minutes of being passed over are the default');
 select throws_ok(format('select configure_endpoint(''_ce more'', %s)', a.argument), 'LQ400', null, a.argument || ' is refused')
 from unnest(array['max_input_tpm => -1', 'max_output_tpm => -1', 'max_rpm => -1', $$max_passed_over => '-1 s'$$, $$max_passed_over => '2 days'$$]) a(argument);
+
+-- a cooldown
+select configure_agent('_ce cool', model_endpoint => '_ce cool', estimate_factor => 1);
+select enqueue_task('_ce cool', '/1.pdf'), enqueue_task('_ce cool', '/2.pdf');
+create temporary table run as select * from dequeue_tasks('_ce worker', 1, array['_ce cool']);
+select ok(report_rate_limit(attempt_id, callback_token, '1000 years') > _now() + interval '59 minutes', '(an agent was told to wait for an hour)') from run;
+create function pg_temp.cools() returns text language sql as
+$$ select round(extract(epoch from e.cooldown_until - clock_timestamp()) / 60)::text from lakequeue.model_endpoints e where e.name = '_ce cool' $$;
+select configure_endpoint('_ce cool', max_rpm => 100);
+select is(pg_temp.cools(), '60', 'a limit leaves a cooldown as it is');
+select is_empty($$select from dequeue_tasks('_ce worker', 1, array['_ce cool'])$$, '(nothing is claimed)');
+select configure_endpoint('_ce cool', cooldown => '0');
+select is(pg_temp.cools(), null, '0 ends it');
+select is((select count(*) from dequeue_tasks('_ce worker', 1, array['_ce cool'])), 1::bigint, 'and the next task is claimed');
+select configure_endpoint('_ce cool', cooldown => '5 minutes');
+select is(pg_temp.cools(), '5', 'an operator may set one, too');
+select is((select array_agg(detail ? 'cooldown_until' order by id) from task_events where kind = 'endpoint_configured' and detail ->> 'endpoint' = '_ce cool'),
+  '{f,t,t}', 'which the events tell');
+select throws_ok(format('select configure_endpoint(''_ce cool'', cooldown => %L)', c), 'LQ400', null, 'no cooldown: ' || c)
+from unnest(array['-1 second', '25 hours']) c;
+select throws_ok($$select configure_endpoint('_ce cool', cooldown => '1000 years')$$, 'LQ400', null, 'nor 1000 years');
 
 -- the trail, the lock, the usage
 select is(
