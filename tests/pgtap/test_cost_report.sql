@@ -1,7 +1,7 @@
 -- Costs by customer, agent, status and day: sums and medians per task, coverage, age; unknown is not 0.
 begin;
 \ir scenarios.sql
-select plan(40);
+select plan(49);
 
 create function pg_temp.told(by text[] default '{}', kind text default 'llm') returns setof text language sql as $$
   select concat_ws(' ', c.customer, c.status, c.day, coalesce(c.currency, 'nothing'), c.tasks, c.priced || '/' || c.ran, coalesce(trim_scale(c.cost)::text, '-'), coalesce(trim_scale(c.median_cost)::text, '-'))
@@ -98,6 +98,29 @@ select results_eq($$select c.currency, c.priced, c.median_of from cost_report(by
 select results_eq($$select c.priced, c.median_of from cost_report(by => '{}') c where c.kind = 'llm'$$, $$values (6::bigint, 6::bigint)$$, 'or priced');
 select is((select array_agg(c.as_of) from cost_report(by => '{customer}', most_tasks => 1) c where c.customer = 'acme' and c.kind = 'compute'), '{null,null}',
   'when others were asked for is not known');
+
+-- by all four: rollups as they are, but for the days of what is not folded yet
+create function pg_temp.adds_up(words text) returns setof text language sql as $$
+  select results_eq($q$select c.kind, c.currency, sum(c.priced)::bigint, sum(c.cost) from cost_report() c where c.currency is not null
+    group by c.kind, c.currency order by c.kind desc, c.currency$q$, $q$select c.kind, c.currency, c.priced, c.cost from cost_report(by => '{}') c$q$, words)
+  union all
+  select is_empty($q$select from cost_report() c group by c.customer, c.agent, c.status, c.day, c.kind, c.currency having count(*) > 1$q$,
+    words || ': each group has a row')
+$$;
+select fold_rollups();
+create temporary table all_folded as select c.customer, c.agent, c.status, c.day, c.kind, c.currency, c.tasks, c.ran, c.priced, c.cost from cost_report() c;
+select pg_temp.adds_up('all of it is folded');
+create temporary table left_one as select t.id as task, t.agent_id from tasks t where t.status = 'failed' order by t.finished_at limit 1;
+select retry_task(task, actor => 'ops') from left_one;
+select pg_temp.adds_up('a task has left its day');
+select results_eq($$select c.customer, c.agent, c.status, c.day, c.kind, c.currency, c.tasks, c.ran, c.priced, c.cost from cost_report() c
+    where c.agent is distinct from (select a.name from left_one l join agents a on a.id = l.agent_id)$$,
+  $$select f.* from all_folded f where f.agent is distinct from (select a.name from left_one l join agents a on a.id = l.agent_id)$$,
+  'what has not changed is as it was, in the same order');
+select fold_rollups();
+select pg_temp.adds_up('folded again');
+select bill(usage('21', 2), usage('21', 0.5, currency => 'EUR'), usage('22', 9));
+select pg_temp.adds_up('only billing has told more');
 select refused(format('select cost_report(%s)', a), 'LQ400', a || ' is refused')
 from unnest(array['by => ''{month}''', 'most_tasks => 0', 'statuses => ''{gone}''']) a;
 set session authorization test_reader;

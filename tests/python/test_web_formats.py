@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+from decimal import Decimal
 from pathlib import Path
 
 from lakequeue.web import export, formats
@@ -67,3 +69,14 @@ def test_how_values_are_written() -> None:
     assert [formats.size(v) for v in (None, 999, 2366, 123_456_789)] == [
         formats.UNKNOWN, "999 B", "2.4 kB", "123 MB",
     ]  # fmt: skip
+
+
+def test_rows_as_csv_are_exact_and_run_no_formula() -> None:
+    noon = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=9)))
+    row = {"name": "=1", "day": noon.date(), "at": noon, "cost": Decimal("0.10"), "of": None}
+    row |= {"yes": True, "took": datetime.timedelta(minutes=1), "detail": {"a": [1]}}
+    line = """'=1,2026-01-01,2026-01-01T03:00:00+00:00,0.10,,True,60.0,"{""a"": [1]}"\r\n"""
+    head, *parts = export.rows_csv([row] * (export.LINES_AT_ONCE + 1))
+    assert head.decode() == "\ufeffname,day,at,cost,of,yes,took,detail\r\n"
+    assert [part.decode() for part in parts] == [line * export.LINES_AT_ONCE, line]
+    assert list(export.rows_csv([])) == ["\ufeff\r\n".encode()]

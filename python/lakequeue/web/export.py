@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import itertools
 import json
@@ -33,6 +34,10 @@ TAIL = (
 )
 # A spreadsheet takes a cell that begins so for a formula, the full-width forms included.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", *"\uff1d\uff0b\uff0d\uff20")
+# Excel takes a file for UTF-8 only with this mark at its start.
+_MARK = "\ufeff".encode()
+# What a cell holds as it is: exact, and no formula.
+_NUMBERS = frozenset((int, Decimal, type(None)))
 
 
 def safe(value: Any) -> Any:
@@ -90,21 +95,48 @@ def begun(parts: Iterator[bytes]) -> Iterator[bytes]:
     return itertools.chain(list(itertools.islice(parts, 2)), parts)
 
 
+LINES_AT_ONCE = 1000
+
+
+class _Cells(dict[Any, Any]):
+    """What a text, a day or a time is in a cell: found out once, however many rows have it."""
+
+    def __missing__(self, value: Any) -> Any:
+        cell = self[value] = safe(_plain(value))
+        return cell
+
+
 def rows_csv(rows: list[dict[str, Any]]) -> Iterator[bytes]:
-    """Rows as they are, a column each; exact amounts."""
-    yield from _table(list(rows[0]) if rows else [], (row.values() for row in rows))
+    """Rows as they are, a column each; exact amounts. Many at once, since they are all there."""
+    yield _MARK + _lines([list(rows[0]) if rows else []])
+    cells = _Cells()
+    for first in range(0, len(rows), LINES_AT_ONCE):
+        yield _lines(
+            [
+                value
+                if type(value) in _NUMBERS
+                else cells[value]
+                if isinstance(value, str | datetime.date)
+                else safe(_plain(value))
+                for value in row.values()
+            ]
+            for row in rows[first : first + LINES_AT_ONCE]
+        )
 
 
 def _table(head: list[str], rows: Iterable[Iterable[Any]]) -> Iterator[bytes]:
-    # Excel takes a file for UTF-8 only with this mark at its start.
-    yield "\ufeff".encode() + _line(head)
+    yield _MARK + _line(head)
     for cells in rows:
         yield _line([_plain(cell) for cell in cells])
 
 
 def _line(cells: list[Any]) -> bytes:
+    return _lines([[safe(cell) for cell in cells]])
+
+
+def _lines(rows: Iterable[list[Any]]) -> bytes:
     text = io.StringIO()
-    csv.writer(text).writerow([safe(cell) for cell in cells])
+    csv.writer(text).writerows(rows)
     return text.getvalue().encode("utf-8", "replace")
 
 
