@@ -3,9 +3,10 @@
 --
 -- from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
 -- by: what to tell apart: some of customer, agent, status, day; '{}' gives one total. The others are null in all rows.
--- most_tasks: of how many finished tasks, the newest ones, medians are told, 1 to 100000, so that it stays cheap however
---   long the history; of fewer, where few are of these customers (_sample_from). All else is of all tasks under the filter, from
---   the rollups; live ones, whose day is null, are always in.
+-- most_tasks: of how many completed and failed tasks, the newest ones, medians are told, 1 to 100000, so that it stays cheap
+--   however long the history; of fewer, where few are of these customers (_sample_from). Of cancelled ones a fifth as many: most
+--   of them never ran, and thousands cancelled at once would displace all others. All else is of all tasks under the filter,
+--   from the rollups; live ones, whose day is null, are always in.
 -- Returns two kinds of rows. llm, in USD, by the traces; compute, a row per currency, as billing said when it was last
 --   asked (at list price, of job runs only), with currency and cost null where nothing is billed yet. A cost that is not
 --   known is null, never 0.
@@ -36,6 +37,7 @@ declare
   v_statuses task_status[] := _statuses(statuses);
   v_final task_status[] := array(select s.status from unnest(v_statuses) s(status) where s.status not in ('enqueued', 'processing'));
   v_agent_ids integer[] := _agent_ids(agents);
+  v_most_cancelled integer := ceil(most_tasks / 5.0);
   -- asked once instead of in every row
   v_by_customer boolean := 'customer' = any(by);
   v_by_agent boolean := 'agent' = any(by);
@@ -57,9 +59,11 @@ begin
              case when v_by_agent then f.agent_id else 0 end as agent_id,
              case when v_by_status then f.status else 'enqueued' end as status,
              case when v_by_day then f.day else '-infinity' end as day
-      from _finished_tasks(
-        v_agent_ids, v_final, (_sample_from(v_agent_ids, v_final, from_day, to_day, customers, most_tasks)).day, to_day, customers,
-        most_tasks) f
+      from (values (array_remove(v_final, 'cancelled'), most_tasks),
+                   (array(select s.status from unnest(v_final) s(status) where s.status = 'cancelled'), v_most_cancelled)) s(statuses, most)
+      cross join lateral _finished_tasks(
+        v_agent_ids, s.statuses, (_sample_from(v_agent_ids, s.statuses, from_day, to_day, customers, s.most)).day, to_day, customers,
+        s.most) f
     ), sampled as materialized (
       -- the groups that have a sample: few, and known by a number from here on
       select row_number() over () as no, f.customer, f.agent_id, f.status, f.day
@@ -69,7 +73,7 @@ begin
       select f.task_id, s.no
       from finished f
       join sampled s using (customer, agent_id, status, day)
-    ), attempts as (
+    ), attempts as materialized (
       -- of all tasks at once, by a bitmap, so that each page is read once; so with what follows
       select a.task_id, a.id, a.llm_cost, a.run_id is not null and a.job_id is not null as is_run
       from task_attempts a
@@ -77,7 +81,7 @@ begin
     ), runs as (
       select r.attempt_id, r.billed, r.settled, r.asked_at
       from compute_runs r
-      where r.task_id = any(array(select f.task_id from finished f))
+      where r.attempt_id = any(array(select a.id from attempts a))
     ), spent as materialized (
       select u.no, u.task_id, count(*) as attempts, count(u.llm_cost) as known, sum(u.llm_cost) as cost,
              count(*) filter (where u.is_run) as runs, count(*) filter (where u.billed) as billed_runs,

@@ -1,7 +1,7 @@
 -- Costs by customer, agent, status and day: sums and medians per task, coverage, age; unknown is not 0.
 begin;
 \ir scenarios.sql
-select plan(49);
+select plan(51);
 
 create function pg_temp.told(by text[] default '{}', kind text default 'llm') returns setof text language sql as $$
   select concat_ws(' ', c.customer, c.status, c.day, coalesce(c.currency, 'nothing'), c.tasks, c.priced || '/' || c.ran, coalesce(trim_scale(c.cost)::text, '-'), coalesce(trim_scale(c.median_cost)::text, '-'))
@@ -98,6 +98,13 @@ select results_eq($$select c.currency, c.priced, c.median_of from cost_report(by
 select results_eq($$select c.priced, c.median_of from cost_report(by => '{}') c where c.kind = 'llm'$$, $$values (6::bigint, 6::bigint)$$, 'or priced');
 select is((select array_agg(c.as_of) from cost_report(by => '{customer}', most_tasks => 1) c where c.customer = 'acme' and c.kind = 'compute'), '{null,null}',
   'when others were asked for is not known');
+
+-- thousands cancelled at once take nobody's place in the sample
+create temporary table before as select c.kind, c.currency, c.median_cost, c.median_of from cost_report(by => '{}', most_tasks => 6) c;
+select isnt((select b.median_cost from before b where b.kind = 'llm'), null, '(there is a median)');
+select cancel_tasks(array(select enqueue_task((select a.name from agents a order by a.id limit 1), '/never.pdf') from generate_series(1, 20)), 'ops', 'x');
+select results_eq($$select c.kind, c.currency, c.median_cost, c.median_of from cost_report(by => '{}', most_tasks => 6) c$$, 'select b.* from before b',
+  'medians are as before');
 
 -- by all four: rollups as they are, but for the days of what is not folded yet
 create function pg_temp.adds_up(words text) returns setof text language sql as $$
