@@ -6,7 +6,7 @@
 -- state changes, so that the agent can still hand one over).
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue._apply_callback(
-  attempt bigint, token text, outcome text, result json, confidence real,
+  attempt bigint, token text, outcome text, result json, confidence double precision,
   input_tokens bigint, output_tokens bigint, cached_tokens bigint, llm_cost numeric, usage_complete boolean,
   error_class text, error json, run_id bigint, trace_id text, retry_after interval)
 returns text
@@ -100,5 +100,5 @@ begin
   return v_answer;
 end $$;
 
-comment on function lakequeue._apply_callback(bigint, text, text, json, real, bigint, bigint, bigint, numeric,
+comment on function lakequeue._apply_callback(bigint, text, text, json, double precision, bigint, bigint, bigint, numeric,
   boolean, text, json, bigint, text, interval) is 'What an agent''s report does.';

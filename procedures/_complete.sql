@@ -7,7 +7,7 @@
 -- Errors: LQ400, LQ422 as record_callback, of any of them.
 -- Locks: the attempts; the caller holds the rows of their tasks.
 create or replace function lakequeue._complete(
-  attempts bigint[], results jsonb[], confidences real[], input_tokens bigint[], output_tokens bigint[],
+  attempts bigint[], results jsonb[], confidences double precision[], input_tokens bigint[], output_tokens bigint[],
   cached_tokens bigint[], llm_costs numeric[], usage_complete boolean[], run_ids bigint[], trace_ids text[])
 returns bigint[]
 language plpgsql volatile
@@ -53,7 +53,7 @@ begin
     where t.id = any(array[p.task_id])  -- as =, but of no use in an order: planned on a row or two, = reads the whole index for one
   ), stored as (
     insert into results (attempt_id, task_id, result, confidence, stored_at)
-    select p.id, p.task_id, p.result, p.confidence, v_now from plain p
+    select p.id, p.task_id, p.result, _confidence(p.confidence), v_now from plain p
   ), noted as (
     insert into task_deltas (
       agent_id, customer, tasks,
@@ -101,5 +101,5 @@ begin
   return v_accepted;
 end $$;
 
-comment on function lakequeue._complete(bigint[], jsonb[], real[], bigint[], bigint[], bigint[], numeric[], boolean[],
+comment on function lakequeue._complete(bigint[], jsonb[], double precision[], bigint[], bigint[], bigint[], numeric[], boolean[],
   bigint[], text[]) is 'What _apply_callback does with the plain among many reports, in one pass.';

@@ -11,7 +11,7 @@
 -- Errors: LQ400 a confidence outside 0 to 1; LQ413, LQ422 see _clean_json, _check_json; LQ422 no result.
 create or replace function lakequeue._store_result(
   before lakequeue.tasks, attempt lakequeue.task_attempts, stored boolean, reconcile_grace interval,
-  failures_in_a_row integer, result json, confidence real,
+  failures_in_a_row integer, result json, confidence double precision,
   out answer text, out finished_at timestamptz)
 language plpgsql volatile
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -33,7 +33,7 @@ begin
     return;
   end if;
   insert into results (attempt_id, task_id, result, confidence, stored_at)
-  values (attempt.id, before.id, v_result, _store_result.confidence, v_now);
+  values (attempt.id, before.id, v_result, _confidence(confidence), v_now);
   if before.status not in ('enqueued', 'processing') then
     perform _log_event('late_result', before.id, attempt.id, before.agent_id);
     answer := 'superseded';
@@ -64,4 +64,4 @@ begin
 end $$;
 
 comment on function lakequeue._store_result(lakequeue.tasks, lakequeue.task_attempts, boolean, interval, integer,
-  json, real) is 'Keeps the result of an attempt, and completes its task unless that is final.';
+  json, double precision) is 'Keeps the result of an attempt, and completes its task unless that is final.';

@@ -14,7 +14,7 @@
 -- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 a value out of range; LQ413, LQ422 see store_result.
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue.record_callback(
-  attempt bigint, token text, outcome text, result json default null, confidence real default null,
+  attempt bigint, token text, outcome text, result json default null, confidence double precision default null,
   input_tokens bigint default null, output_tokens bigint default null, cached_tokens bigint default null,
   llm_cost numeric default null, usage_complete boolean default false, error_class text default null,
   error json default null, run_id bigint default null, trace_id text default null, retry_after interval default null)
@@ -31,5 +31,5 @@ begin
     llm_cost, usage_complete, error_class, error, run_id, trace_id, retry_after);
 end $$;
 
-comment on function lakequeue.record_callback(bigint, text, text, json, real, bigint, bigint, bigint, numeric,
+comment on function lakequeue.record_callback(bigint, text, text, json, double precision, bigint, bigint, bigint, numeric,
   boolean, text, json, bigint, text, interval) is 'An agent reports how its attempt ended; repeats change nothing.';

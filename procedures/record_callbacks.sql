@@ -57,7 +57,7 @@ begin
       select r.*, a.task_id, count(*) over (partition by a.task_id) as reports,
              min(a.task_id) filter (where r.outcome = 'failure') over (partition by a.agent_id) as first_failure
       from jsonb_to_recordset(v_callbacks) as r(
-        attempt bigint, outcome text, result jsonb, confidence real, input_tokens bigint, output_tokens bigint,
+        attempt bigint, outcome text, result jsonb, confidence double precision, input_tokens bigint, output_tokens bigint,
         cached_tokens bigint, llm_cost numeric, usage_complete boolean, run_id bigint, trace_id text, retry_after text)
       cross join lateral (select x.task_id, x.agent_id from task_attempts x where x.id = r.attempt limit 1) a) c
     where c.outcome = 'success' and c.result is not null and c.retry_after is null and c.reports = 1
@@ -86,7 +86,7 @@ begin
           v_attempts[v_row.number], c.token, c.outcome, c.result, c.confidence, c.input_tokens, c.output_tokens,
           c.cached_tokens, c.llm_cost, c.usage_complete, c.error_class, c.error, c.run_id, c.trace_id, c.retry_after)
         from jsonb_to_record(v_row.value) as c(
-          token text, outcome text, result json, confidence real, input_tokens bigint, output_tokens bigint,
+          token text, outcome text, result json, confidence double precision, input_tokens bigint, output_tokens bigint,
           cached_tokens bigint, llm_cost numeric, usage_complete boolean, error_class text, error json, run_id bigint,
           trace_id text, retry_after interval));
     exception when others then

@@ -9,7 +9,7 @@
 --   LQ422 not storable, or not readable (_check_json).
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue.store_result(
-  attempt bigint, token text, result json, confidence real default null)
+  attempt bigint, token text, result json, confidence double precision default null)
 returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, lakequeue, pg_temp
@@ -46,5 +46,5 @@ begin
   return v_stored.answer;
 end $$;
 
-comment on function lakequeue.store_result(bigint, text, json, real) is
+comment on function lakequeue.store_result(bigint, text, json, double precision) is
   'An agent hands over its result, which completes the task.';

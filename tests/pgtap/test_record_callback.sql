@@ -2,7 +2,7 @@
 -- does to task and attempt, in every situation, is in test__apply_callback.sql.
 begin;
 \ir scenarios.sql
-select plan(85);
+select plan(86);
 
 select start() as a \gset
 select start() as other \gset
@@ -52,6 +52,7 @@ select is_empty(format('select from results where attempt_id = %s', :a), 'no res
 -- --- values at the edge ------------------------------------------------------------------------------
 
 select is(report(start(), 'success', '1', confidence => c), 'accepted', 'confidence ' || c) from unnest(array[0, 1]::real[]) c;
+select is(record_callback(a, token(a), 'success', '1', confidence => 1e-46), 'accepted', 'one too small to be told from 0') from start() a;
 select start() as edge \gset
 select is(report(:edge, 'success', '1', input_tokens => 1000000000000, output_tokens => 0, cached_tokens => 1000000000000,
                  llm_cost => 999999999.99, usage_complete => true), 'accepted', 'the largest usage');
