@@ -17,6 +17,7 @@ declare
     'explain_throttle', 'explain_throttles', 'extraction_progress', 'extraction_results', 'extraction_detail',
     'list_extractions', 'list_extraction_documents', 'confidence_summary', 'latest_change', 'reporting_time', 'schema_version'];
   c_costs constant text[] := array['cost_report', 'endpoint_cost_report', 'runs_to_price', 'compute_fetch_status'];
+  c_settings constant text[] := array['configuration'];
   c_operate constant text[] := array[
     'pause_agent', 'resume_agent', 'cancel_task', 'cancel_tasks', 'retry_task', 'retry_tasks', 'reprocess_task',
     'reprocess_tasks', 'set_priority', 'set_priorities'];
@@ -39,8 +40,8 @@ begin
     select g.role, g.routines
     from (values
       ('lakequeue_app', c_enqueue),
-      ('lakequeue_reader', c_read || c_costs),
-      ('lakequeue_operator', c_read || c_costs || c_operate || c_bill || c_configure || c_keep),
+      ('lakequeue_reader', c_read || c_costs || c_settings),
+      ('lakequeue_operator', c_read || c_costs || c_settings || c_operate || c_bill || c_configure || c_keep),
       ('lakequeue_web', c_enqueue || c_read || c_costs || c_operate || c_bill
                         || array['check_home', 'record_callback', 'record_callbacks']),
       ('lakequeue_worker', c_work),

@@ -93,7 +93,7 @@ declare
     'list_tasks()', 'list_events()', 'list_extractions()', 'list_workers()', 'agent_status()', 'agent_pace()',
     'explain_throttles()', 'needs_attention()', 'queue_metrics()', 'queue_history()', 'response_history()',
     'response_summary()', 'confidence_summary()', 'cost_report()', 'endpoint_cost_report()', 'compute_fetch_status()',
-    'reporting_time()', 'runs_to_price()', 'task_costs', 'sweep_leases()', 'dequeue_tasks(''w3'')',
+    'reporting_time()', 'configuration()', 'runs_to_price()', 'task_costs', 'sweep_leases()', 'dequeue_tasks(''w3'')',
     'runs_to_check(''w'')', 'attempts_to_settle()', 'adopt_attempts(''w'')', 'fold_rollups()'];
 begin
   for i in 1..cardinality(v_reads) loop

@@ -17,6 +17,7 @@ insert into scenario.may_execute values
      agent_pace agent_totals needs_attention may_operate action_scope explain_throttle explain_throttles extraction_detail list_extractions
      list_extraction_documents confidence_summary latest_change reporting_time cost_report endpoint_cost_report runs_to_price
      compute_fetch_status'),
+  ('operator reader',         'configuration'),
   ('web operator reader worker', 'health'),
   -- people
   ('web operator',

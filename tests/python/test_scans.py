@@ -260,6 +260,7 @@ CALLS = [
     Call(READER, "list_events()", lambda rows: len(rows) == 50),
     Call(READER, "list_events(agents => '{plain}', kinds => '{rate_limited}')"),
     Call(READER, "list_workers()"),
+    Call(READER, "configuration()"),
     Call(READER, "may_operate()"),
     Call(READER, "needs_attention()", rows=8000, blocks=4000),
     # needs_attention, agent_status and explain_throttles, and what is open
