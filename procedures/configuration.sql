@@ -22,7 +22,8 @@ begin
       union all
       select 2, 'endpoint', e.name, null, to_jsonb(e) - array['id', 'name', 'overdue_at'] from model_endpoints e
       union all
-      select 3, 'price', p.model, p.valid_from, to_jsonb(p) - 'model' from model_prices p
+      select 3, 'price', p.model, p.valid_from, to_jsonb(p) - 'model' || jsonb_build_object('valid_from', _tellable(p.valid_from))
+      from model_prices p
       union all
       select 4, 'person', p.identity, null, to_jsonb(p) - 'identity' from people p
       union all

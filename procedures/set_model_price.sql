@@ -35,8 +35,7 @@ begin
   set input_usd = excluded.input_usd, cached_usd = excluded.cached_usd, output_usd = excluded.output_usd;
   perform _log_event('price_set', detail => jsonb_build_object(
     'model', model, 'input_usd', input_usd, 'cached_usd', v_cached, 'output_usd', output_usd,
-    -- within what every client can tell, see _in_calendar
-    'valid_from', greatest(least(v_from, timestamptz '9999-12-30 00:00+00'), timestamptz '0001-01-02 00:00+00')));
+    'valid_from', _tellable(v_from)));
 end $$;
 
 comment on function lakequeue.set_model_price(text, numeric, numeric, numeric, timestamptz) is

@@ -14,7 +14,7 @@ declare
   v_waiting bigint;
 begin
   perform lakequeue.configure_agent(v_agent, max_tpm => 1000000, reserves_calls => true);
-  perform lakequeue.reserve_tokens(v_attempt, v_token, 10, 10, '11111111-1111-1111-1111-111111111111');
+  perform lakequeue.reserve_tokens(v_attempt, v_token, 1000, 10, '11111111-1111-1111-1111-111111111111');
   select e.task_id into v_waiting
   from lakequeue.enqueue_tasks(v_agent, '[{"document_path": "/b.pdf"}]', extraction => v_extraction) e;
   insert into scenario.given values
