@@ -6,7 +6,7 @@
 --   that reserve their calls only; an attempt of any other counts as one.
 -- max_passed_over: how long a task that does not fit may be passed over (rule 5).
 -- Returns the endpoint's id.
--- Errors: LQ400 a blank name or a negative limit.
+-- Errors: LQ428 not READ COMMITTED; LQ400 a blank name or a negative limit.
 -- Locks: the endpoint's throttle lock, so that a limit set during a dequeue is not overrun by it.
 create or replace function lakequeue.configure_endpoint(
   endpoint text, max_concurrent_tasks integer default null, max_tpm bigint default null,
@@ -21,6 +21,9 @@ declare
   v_before model_endpoints;
   v_after model_endpoints;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('configure_endpoint');
+  end if;
   if endpoint is null or _clean_text(endpoint, 200) is distinct from endpoint then
     raise exception using errcode = 'LQ400', message = 'an endpoint needs a name of 1 to 200 characters',
       hint = 'Surrounding blanks are not allowed either.';

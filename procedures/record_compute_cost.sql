@@ -10,8 +10,8 @@
 -- A run is settled, and not asked for again, when billing answers a week after its end: corrections come within days. An
 -- answer that knows no run at all settles none: it may be of another workspace, or of a login that sees no rows.
 -- Returns runs asked for, how many of them are billed, rows ignored. The same again for a fetch that is done.
--- Errors: LQ404 no such fetch; LQ409 it was cancelled or has failed; LQ422 rows that are no such array; 55P03 somebody has
---   held a task for more than a second: call again, nothing was done.
+-- Errors: LQ428 not READ COMMITTED; LQ404 no such fetch; LQ409 it was cancelled or has failed; LQ422 rows that are no
+--   such array; 55P03 somebody has held a task for more than a second: call again, nothing was done.
 -- Locks: the fetch's row, the rows of its runs' tasks in id order, the rows of the runs in id order.
 create or replace function lakequeue.record_compute_cost(fetch_id bigint, workspace text, rows json)
 returns table (runs integer, billed integer, ignored integer)
@@ -24,7 +24,7 @@ set lock_timeout = '1s'
 as $$
 #variable_conflict use_column
 declare
-  v_fetch compute_fetches := _compute_fetch(fetch_id);
+  v_fetch compute_fetches;
   v_now timestamptz := _now();
   v_task_ids bigint[];
   v_attempt_ids bigint[];
@@ -33,6 +33,10 @@ declare
   v_knows boolean;
   v_billed integer;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('record_compute_cost');
+  end if;
+  v_fetch := _compute_fetch(fetch_id);
   if v_fetch.state = 'done' then
     return query select v_fetch.runs, v_fetch.billed, v_fetch.ignored;
     return;
