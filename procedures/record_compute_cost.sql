@@ -3,7 +3,8 @@
 -- unit, day and currency are added up, whatever their record types: a retraction is negative, and undoes what it
 -- retracts. Billing takes nothing back without a row, so what the answer does not mention stays as it was known: a
 -- login that sees less erases nothing. A run that never had a row is not billed yet, which is not 0. Rows that were not
--- asked for (another application's runs) are left out and counted as ignored.
+-- asked for (another application's runs) are left out and counted as ignored. Where a run is that of several attempts, its
+-- bill is the first one's of those asked for.
 --
 -- fetch_id: its id. workspace: whose usage it is. rows: a JSON array of objects: kind (run or endpoint), name (run id or
 --   endpoint's name), sku, unit, day, currency and cost (null where no price is known), quantity; numbers best as text.
@@ -86,9 +87,10 @@ begin
       select r.attempt_id, r.task_id, g.sku, g.unit, g.day, case when g.cost is not null then g.currency end as currency,
              g.quantity, g.cost
       from given g
-      cross join lateral (  -- LIMIT keeps it a probe, whatever the statistics say
+      cross join lateral (  -- LIMIT keeps it a probe, whatever the statistics say, and + 0 out of the order of attempts
         select c.* from compute_runs c
         where c.fetch_id = v_fetch.id and c.run_id = case when g.name ~ '^[0-9]{1,18}$' then g.name::bigint end
+        order by c.attempt_id + 0
         limit 1) r
     ), added as (
       insert into compute_costs (attempt_id, task_id, sku, unit, day, currency, quantity, list_cost)
