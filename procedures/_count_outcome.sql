@@ -27,9 +27,7 @@ begin
   select k.* into v_book from breaker_books k where k.agent_id = v_agent.id order by k.no desc limit 1;
   v_book.failures := case when failed then coalesce(v_book.failures, 0) + 1 else 0 end;
   if v_book.no is null then
-    -- Nobody else is here, since the agent's row is locked; but an older snapshot than the first row (REPEATABLE READ) is so
-    -- told 40001, which callers repeat, and not 23505.
-    insert into breaker_books (agent_id, failures) values (v_agent.id, v_book.failures) on conflict do nothing;
+    insert into breaker_books (agent_id, failures) values (v_agent.id, v_book.failures);
   else
     update breaker_books k set no = k.no + 1, failures = v_book.failures where k.agent_id = v_agent.id and k.no = v_book.no;
   end if;

@@ -105,11 +105,8 @@ begin
     v_book.estimate_error_p95 := v_used.error_p95;
   end if;
   if v_book.no is null then
-    -- Nobody else is here, since the agent's row is locked; but an older snapshot than the first row (REPEATABLE READ) is so
-    -- told 40001, which callers repeat, and not 23505.
     insert into learning_books (agent_id, learnt_at, learnt_from, estimate_error_p50, estimate_error_p95)
-    values (v_agent.id, v_book.learnt_at, v_book.learnt_from, v_book.estimate_error_p50, v_book.estimate_error_p95)
-    on conflict do nothing;
+    values (v_agent.id, v_book.learnt_at, v_book.learnt_from, v_book.estimate_error_p50, v_book.estimate_error_p95);
   else
     update learning_books k
     set no = k.no + 1, learnt_at = v_book.learnt_at, learnt_from = v_book.learnt_from,

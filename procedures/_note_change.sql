@@ -1,6 +1,6 @@
 -- Writes the delta of one task's change: it leaves the group (status, day) it stood in, with the usage it had, and
 -- enters another; what billing has told of it goes along (_move_compute). Writes nothing if neither status nor usage
--- changed.
+-- changed; how many job runs a task has counts once it is finished.
 --
 -- before, after: the task's row before and after; usage_before, usage_after: _task_usage before and after the change; where
 -- the latter is not given, it is looked up.
@@ -14,7 +14,8 @@ begin
   if usage_after is null then
     usage_after := _task_usage(after.id);
   end if;
-  if before.status = after.status and usage_before = usage_after then
+  if before.status = after.status
+     and (usage_before = usage_after or after.finished_at is null and usage_before[:10] = usage_after[:10]) then
     return;
   end if;
   insert into task_deltas (

@@ -5,7 +5,8 @@
 -- of job runs adopts what was claimed for a job, with that very job, one of local runs the rest (see dequeue_tasks).
 -- Returns the attempts as dequeue_tasks does, outcome adopted, with a fresh lease. A worker is dead when it stopped, or
 --   has been silent for a minute; one that sends no heartbeats (a person at psql), a minute after its claim.
--- Errors: LQ400 bad worker or batch size; LQ404 unknown agent; 55P03 see Locks in db/README.md: call again.
+-- Errors: LQ428 not READ COMMITTED; LQ400 bad worker or batch size; LQ404 unknown agent; 55P03 see Locks in
+--   db/README.md: call again.
 -- Locks: the tasks in id order, skipping locked ones, then their attempts.
 create or replace function lakequeue.adopt_attempts(
   worker text, batch_size integer default 10, agents text[] default null)
@@ -29,6 +30,9 @@ declare
   v_task_ids bigint[];
   v_attempt_ids bigint[];
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('adopt_attempts');
+  end if;
   if coalesce(worker, '') = '' or length(worker) > 200 or batch_size is null or batch_size not between 1 and 1000 then
     raise exception using errcode = 'LQ400', message = 'adopt_attempts needs a worker''s name and a batch_size of 1 to 1000',
       hint = 'Example: select * from lakequeue.adopt_attempts(worker => ''me'').';

@@ -4,11 +4,11 @@
 --
 -- actor: the person who asks. from_day, to_day, statuses, agents, customers: the filter, as in queue_metrics.
 -- batch_size: most runs to ask for, 1 to 10000.
--- Returns the fetch; the run ids to ask for and the agents' model endpoints; usage_from and usage_to, the days of usage
+-- Returns the fetch; the run ids to ask for, each once, and the agents' model endpoints; usage_from and usage_to, the days of usage
 --   (UTC) that all of them lie in, endpoints' at most 92 days back; more: further runs wait for the next time. When
 --   joined, the same of the fetch that runs, without its runs.
--- Errors: LQ403 the person may not; LQ409 no agent under the filter is a Databricks job, nor has it such runs; LQ400,
---   LQ404 as runs_to_price.
+-- Errors: LQ428 not READ COMMITTED; LQ403 the person may not; LQ409 no agent under the filter is a Databricks job, nor
+--   has it such runs; LQ400, LQ404 as runs_to_price.
 -- Locks: one at a time (advisory, key -5), then the rows of runs in id order.
 create or replace function lakequeue.begin_compute_fetch(
   actor text default null, from_day date default null, to_day date default null, statuses text[] default null,
@@ -32,6 +32,9 @@ declare
   v_first timestamptz;
   v_runs jsonb;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('begin_compute_fetch');
+  end if;
   perform pg_advisory_xact_lock(_lock_class(), -5);
   v_now := _now();
   v_today := (v_now at time zone 'UTC')::date;
@@ -69,7 +72,7 @@ begin
   on conflict on constraint compute_runs_pkey do update set fetch_id = excluded.fetch_id;
   perform _log_event('costs_asked', actor => v_actor, detail => jsonb_build_object('fetch', v_fetch.id, 'runs', v_fetch.runs));
   return query
-    select v_fetch.id, false, array(select (a.run ->> 2)::bigint from jsonb_array_elements(v_runs) a(run)), v_endpoints,
+    select v_fetch.id, false, array(select distinct (a.run ->> 2)::bigint from jsonb_array_elements(v_runs) a(run) order by 1), v_endpoints,
            v_fetch.usage_from, v_fetch.usage_to, v_fetch.more;
 end $$;
 

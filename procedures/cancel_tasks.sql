@@ -4,7 +4,7 @@
 --
 -- tasks: ids, at most 1,000. reason: why. actor: who, as the web process names them.
 -- Returns a row per task, in order: cancelled; requested (it was processing); skipped, with the reason in detail.
--- Errors: LQ403 not permitted; LQ400 more than 1,000 tasks.
+-- Errors: LQ428 not READ COMMITTED; LQ403 not permitted; LQ400 more than 1,000 tasks.
 -- Locks: the tasks' rows in id order.
 create or replace function lakequeue.cancel_tasks(tasks bigint[], reason text default null, actor text default null)
 returns table (task_id bigint, outcome text, detail text)
@@ -22,6 +22,9 @@ declare
   v_after tasks;
   v_outcomes jsonb := '{}'::jsonb;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('cancel_tasks');
+  end if;
   perform _check_chunk(tasks);
   -- All locks first: who waits for an enqueue's key never waits for somebody who waits here with changed tasks.
   v_locked := array(select t.id from tasks t where t.id = any(cancel_tasks.tasks) order by t.id for no key update);

@@ -14,7 +14,7 @@
 --   reserve_tokens before every model call. output_share: part of an estimate that is
 --   output. breaker_failures: so many failures in a row pause it; 0: never.
 -- Returns the agent's id.
--- Errors: LQ400 a name that is none (_is_name) or a value out of range; LQ422 see _check_json.
+-- Errors: LQ428 not READ COMMITTED; LQ400 a name that is none (_is_name) or a value out of range; LQ422 see _check_json.
 -- Locks: the one of changes to agents (two that move an agent at once would each miss an endpoint of the other); then the
 --   throttle locks of its endpoint, of those it has left and, when it moves, of the new one, by id.
 create or replace function lakequeue.configure_agent(
@@ -39,6 +39,9 @@ declare
   v_before agents;
   v_after agents;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('configure_agent');
+  end if;
   if not _is_name(agent) or not _is_name(coalesce(model_endpoint, agent)) then
     raise exception using errcode = 'LQ400', message = 'agents and endpoints need names of 1 to 200 characters',
       hint = 'On one line, without blanks around.';

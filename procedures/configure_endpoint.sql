@@ -8,7 +8,8 @@
 -- cooldown: for how long nothing starts there from now on, at most a day; '0' ends what a 429 has brought (rule 11). What an
 --   agent itself was told it goes on waiting.
 -- Returns the endpoint's id.
--- Errors: LQ400 a name that is none (_is_name), a negative limit, or a max_passed_over or cooldown that is not 0 to 1 day.
+-- Errors: LQ428 not READ COMMITTED; LQ400 a name that is none (_is_name), a negative limit, or a max_passed_over or cooldown that
+--   is not 0 to 1 day.
 -- Locks: the endpoint's throttle lock, so that a limit set during a dequeue is not overrun by it.
 create or replace function lakequeue.configure_endpoint(
   endpoint text, max_concurrent_tasks integer default null, max_tpm bigint default null,
@@ -23,6 +24,9 @@ declare
   v_before model_endpoints;
   v_after model_endpoints;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('configure_endpoint');
+  end if;
   if not _is_name(endpoint) then
     raise exception using errcode = 'LQ400', message = 'an endpoint needs a name of 1 to 200 characters',
       hint = 'On one line, without blanks around.';

@@ -46,9 +46,7 @@ declare
   v_claimed bigint[] := '{}'::bigint[];
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception using errcode = 'LQ428',
-      message = format('dequeue_tasks cannot run in a %s transaction', current_setting('transaction_isolation')),
-      hint = 'Call it in autocommit, or in a READ COMMITTED transaction: limits are counted after the lock.';
+    perform _refuse_snapshot('dequeue_tasks');
   end if;
   if coalesce(worker, '') = '' or length(worker) > 200 or batch_size is null or batch_size not between 1 and 1000
      or durable is null then

@@ -5,7 +5,8 @@
 -- input_tokens, output_tokens, cached_tokens: used so far, in the same order; null: not known.
 -- Returns a row per attempt, in order: extended; lost (it is closed or not yours: stop, nothing you do counts as the
 --   run's, though a result is still welcome); cancel (asked to stop: stop and report cancelled).
--- Errors: LQ400 arrays of different lengths, or impossible token numbers; LQ403 tokens left out by a login that is no worker.
+-- Errors: LQ428 not READ COMMITTED; LQ400 arrays of different lengths, or impossible token numbers; LQ403 tokens left
+--   out by a login that is no worker.
 -- Locks: the tasks' rows in id order, then the attempts.
 create or replace function lakequeue.extend_leases(
   attempts bigint[], tokens text[] default null, input_tokens bigint[] default null,
@@ -24,6 +25,9 @@ declare
   v_before tasks;
   v_used numeric[];
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('extend_leases');
+  end if;
   if cardinality(attempts) <> coalesce(cardinality(tokens), cardinality(attempts))
      or cardinality(attempts) <> coalesce(cardinality(input_tokens), cardinality(attempts))
      or cardinality(attempts) <> coalesce(cardinality(output_tokens), cardinality(attempts))

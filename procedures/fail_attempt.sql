@@ -7,7 +7,7 @@
 --   ran: the task is cancelled), given_back (its worker ended the run, since it stops: the task is back in the queue at
 --   once, and no failure counts). After a cancel request it is cancelled, whatever the run died of.
 -- Returns accepted, or superseded (the attempt was closed already; only the end of its run was noted).
--- Errors: LQ404 unknown attempt; LQ400 no such outcome; LQ413, LQ422 see _clean_json.
+-- Errors: LQ428 not READ COMMITTED; LQ404 unknown attempt; LQ400 no such outcome; LQ413, LQ422 see _clean_json.
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue.fail_attempt(
   attempt bigint, error_class text, error json default null, outcome text default 'failure')
@@ -25,6 +25,9 @@ declare
   v_attempt task_attempts;
   v_used numeric[];
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('fail_attempt');
+  end if;
   if outcome is null or outcome not in ('failure', 'permanent_failure', 'rate_limited', 'cancelled', 'given_back') then
     raise exception using errcode = 'LQ400', message = format('"%s" is no outcome', left(outcome, 100)),
       hint = 'Outcomes: failure, permanent_failure, rate_limited, cancelled, given_back.';

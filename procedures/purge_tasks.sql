@@ -8,7 +8,8 @@
 -- dedup_keys the same document would be parsed and paid again, so else only failed and cancelled ones go.
 -- reason: why. actor: who; believed only from a login that is web process and operator in one, else it is the login.
 -- Returns how many of each were deleted.
--- Errors: LQ400 an argument out of range; LQ403 not permitted; 55P03 see Locks in db/README.md: call again.
+-- Errors: LQ428 not READ COMMITTED; LQ400 an argument out of range; LQ403 not permitted; 55P03 see Locks in
+--   db/README.md: call again.
 -- Locks: the tasks' rows in id order, skipping locked ones; runs that billing was asked for, in the order of their
 --   attempts; then what is deleted with them.
 create or replace function lakequeue.purge_tasks(
@@ -31,6 +32,9 @@ declare
   v_attempt_ids bigint[];
   v_extraction_ids bigint[];
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('purge_tasks');
+  end if;
   if older_than is null or older_than < interval '1 day' then
     raise exception using errcode = 'LQ400', message = 'older_than must be a day or more',
       hint = 'Traces and bills of a task may come until then.';

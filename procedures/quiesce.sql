@@ -16,7 +16,8 @@
 -- this is a copy where the database cannot (the files of a server were copied, or no worker had noted where the original
 -- lives).
 -- Returns what was done: quiesced, or quiesced already.
--- Errors: LQ409 this is the installation itself, or nobody can tell; LQ400 no reason, or no such endpoint; LQ403 not permitted.
+-- Errors: LQ428 not READ COMMITTED; LQ409 this is the installation itself, or nobody can tell; LQ400 no reason, or no
+--   such endpoint; LQ403 not permitted.
 -- Locks: the one of changes to agents and every endpoint's throttle lock, by id, so that no dequeue under way claims
 --   after this; the row of installation; that of a fetch of costs; tasks in id order; their attempts.
 create or replace function lakequeue.quiesce(
@@ -43,6 +44,9 @@ declare
   v_used numeric[];
   v_jobs jsonb := (select jsonb_object_agg(g.name, g.job_id) filter (where g.job_id is not null) from agents g);
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('quiesce');
+  end if;
   if _clean_text(reason, 1) is null then
     raise exception using errcode = 'LQ400', message = 'quiesce needs a reason', hint = 'It stays in the event and with every agent.';
   end if;

@@ -11,7 +11,8 @@
 --   at most an hour.
 -- Returns accepted; duplicate (the attempt has reported already); superseded (somebody else has settled the task);
 --   result_missing (a success without a result: nothing changed, hand one over and report again).
--- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 a value out of range; LQ413, LQ422 see store_result.
+-- Errors: LQ428 not READ COMMITTED; LQ404 unknown attempt; LQ401 wrong token; LQ400 a value out of range; LQ413, LQ422
+--   see store_result.
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue.record_callback(
   attempt bigint, token text, outcome text, result json default null, confidence double precision default null,
@@ -26,6 +27,9 @@ set enable_seqscan = off
 set jit = off
 as $$
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('record_callback');
+  end if;
   return _apply_callback(
     attempt, token, outcome, result, confidence, input_tokens, output_tokens, cached_tokens,
     llm_cost, usage_complete, error_class, error, run_id, trace_id, retry_after);

@@ -7,8 +7,8 @@
 --
 -- callbacks: JSON array of objects with record_callback's parameters as keys (attempt: digits and nothing else, token, outcome, ...).
 -- Returns a row per report, in order: its answer, or refused with the reason in message.
--- Errors: LQ413 more than 64 MB; LQ422 no array, an element that is no object, or what cannot be stored (_clean_json);
---   LQ400 more than 1,000.
+-- Errors: LQ428 not READ COMMITTED; LQ413 more than 64 MB; LQ422 no array, an element that is no object, or what cannot be stored
+--   (_clean_json); LQ400 more than 1,000.
 -- Locks: the rows of the tasks whose tokens are right, in id order, so that two calls cannot deadlock.
 create or replace function lakequeue.record_callbacks(callbacks json)
 returns table ("position" integer, attempt_id bigint, answer text, message text)
@@ -28,6 +28,9 @@ declare
   v_accepted bigint[];
   v_row record;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('record_callbacks');
+  end if;
   if jsonb_typeof(v_callbacks) is distinct from 'array'
      or exists (select from jsonb_array_elements(v_callbacks) c where jsonb_typeof(c) <> 'object') then
     raise exception using errcode = 'LQ422', message = 'callbacks must be a JSON array of objects',

@@ -3,15 +3,16 @@
 -- unit, day and currency are added up, whatever their record types: a retraction is negative, and undoes what it
 -- retracts. Billing takes nothing back without a row, so what the answer does not mention stays as it was known: a
 -- login that sees less erases nothing. A run that never had a row is not billed yet, which is not 0. Rows that were not
--- asked for (another application's runs) are left out and counted as ignored.
+-- asked for (another application's runs) are left out and counted as ignored. Where a run is that of several attempts, its
+-- bill is the first one's of those asked for.
 --
 -- fetch_id: its id. workspace: whose usage it is. rows: a JSON array of objects: kind (run or endpoint), name (run id or
 --   endpoint's name), sku, unit, day, currency and cost (null where no price is known), quantity; numbers best as text.
 -- A run is settled, and not asked for again, when billing answers a week after its end: corrections come within days. An
 -- answer that knows no run at all settles none: it may be of another workspace, or of a login that sees no rows.
 -- Returns runs asked for, how many of them are billed, rows ignored. The same again for a fetch that is done.
--- Errors: LQ404 no such fetch; LQ409 it was cancelled or has failed; LQ422 rows that are no such array; 55P03 somebody has
---   held a task for more than a second: call again, nothing was done.
+-- Errors: LQ428 not READ COMMITTED; LQ404 no such fetch; LQ409 it was cancelled or has failed; LQ422 rows that are no
+--   such array; 55P03 somebody has held a task for more than a second: call again, nothing was done.
 -- Locks: the fetch's row, the rows of its runs' tasks in id order, the rows of the runs in id order.
 create or replace function lakequeue.record_compute_cost(fetch_id bigint, workspace text, rows json)
 returns table (runs integer, billed integer, ignored integer)
@@ -24,7 +25,7 @@ set lock_timeout = '1s'
 as $$
 #variable_conflict use_column
 declare
-  v_fetch compute_fetches := _compute_fetch(fetch_id);
+  v_fetch compute_fetches;
   v_now timestamptz := _now();
   v_task_ids bigint[];
   v_attempt_ids bigint[];
@@ -33,6 +34,10 @@ declare
   v_knows boolean;
   v_billed integer;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('record_compute_cost');
+  end if;
+  v_fetch := _compute_fetch(fetch_id);
   if v_fetch.state = 'done' then
     return query select v_fetch.runs, v_fetch.billed, v_fetch.ignored;
     return;
@@ -82,9 +87,10 @@ begin
       select r.attempt_id, r.task_id, g.sku, g.unit, g.day, case when g.cost is not null then g.currency end as currency,
              g.quantity, g.cost
       from given g
-      cross join lateral (  -- LIMIT keeps it a probe, whatever the statistics say
+      cross join lateral (  -- LIMIT keeps it a probe, whatever the statistics say, and + 0 out of the order of attempts
         select c.* from compute_runs c
         where c.fetch_id = v_fetch.id and c.run_id = _whole_number(g.name)
+        order by c.attempt_id + 0
         limit 1) r
     ), added as (
       insert into compute_costs (attempt_id, task_id, sku, unit, day, currency, quantity, list_cost)

@@ -5,7 +5,7 @@
 -- attempts, run_ids: arrays of the same length.
 -- Returns a row per attempt, in order: recorded; duplicate (that run was noted already); conflict (another run is
 --   noted, which stays); unknown (no such attempt).
--- Errors: LQ400 arrays of different lengths, or a null run id.
+-- Errors: LQ428 not READ COMMITTED; LQ400 arrays of different lengths, or a null run id.
 -- Locks: the tasks' rows in id order, then the attempts.
 create or replace function lakequeue.record_runs(attempts bigint[], run_ids bigint[])
 returns table (attempt_id bigint, answer text)
@@ -22,6 +22,9 @@ declare
   v_recorded bigint[];
   v_finished boolean[];
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('record_runs');
+  end if;
   if cardinality(attempts) is distinct from cardinality(run_ids) or array_position(run_ids, null) is not null then
     raise exception using errcode = 'LQ400', message = 'record_runs needs one run id per attempt',
       hint = 'Pass two arrays of the same length.';

@@ -5,7 +5,7 @@
 -- complete: the numbers cover the whole attempt. source: trace or callback. trace_id: kept if not known yet.
 -- model: where no cost is given, model_prices as they were when the attempt began price its tokens.
 -- Returns recorded, or kept (better numbers stand already).
--- Errors: LQ404 unknown attempt; LQ400 impossible numbers or another source.
+-- Errors: LQ428 not READ COMMITTED; LQ404 unknown attempt; LQ400 impossible numbers or another source.
 -- Locks: the task's row, then the attempt.
 create or replace function lakequeue.record_usage(
   attempt bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint default null,
@@ -24,6 +24,9 @@ declare
   v_used numeric[];
   v_recorded boolean;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('record_usage');
+  end if;
   if source is null or source not in ('trace', 'callback') then
     raise exception using errcode = 'LQ400', message = format('"%s" is no source of usage', left(source, 100)),
       hint = 'Sources: trace, callback.';

@@ -4,7 +4,7 @@
 -- attempt, token: as handed to the run. retry_after: what the endpoint said; by default 10 seconds; at most an hour.
 -- Returns until when the endpoint cools. A shorter wait never shortens a longer one; an attempt that has
 --   reported its end cools nothing any more, and is told how it stands (null: no cooldown).
--- Errors: LQ404, LQ401; LQ400 a negative wait.
+-- Errors: LQ428 not READ COMMITTED; LQ404, LQ401; LQ400 a negative wait.
 -- Locks: the task's row against purge_tasks only (key share), then the endpoint's row.
 create or replace function lakequeue.report_rate_limit(attempt bigint, token text, retry_after interval default null)
 returns timestamptz
@@ -20,6 +20,9 @@ declare
   v_wait interval := least(coalesce(retry_after, '10 seconds'), '1 hour');
   v_until timestamptz;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('report_rate_limit');
+  end if;
   if v_wait < interval '0' then
     raise exception using errcode = 'LQ400', message = 'retry_after cannot be negative',
       hint = 'Leave it out where the endpoint did not say.';

@@ -1,7 +1,8 @@
 -- Parses a completed task again; see reprocess_tasks.
 --
 -- task: its id. reason: why. actor: who, as the web process names them.
--- Returns what was done, in words. Errors: LQ404 unknown task; LQ403 not permitted. Locks: the task's row.
+-- Returns what was done, in words.
+-- Errors: LQ428 not READ COMMITTED; LQ404 unknown task; LQ403 not permitted. Locks: the task's row.
 create or replace function lakequeue.reprocess_task(task bigint, reason text default null, actor text default null)
 returns text
 language plpgsql volatile security definer

@@ -3,7 +3,7 @@
 --
 -- tasks: ids, at most 1,000. reason: why. actor: who, as the web process names them.
 -- Returns a row per task, in order: enqueued, with the new task's id in detail; skipped, with the reason in detail.
--- Errors: LQ403 not permitted; LQ400 more than 1,000 tasks.
+-- Errors: LQ428 not READ COMMITTED; LQ403 not permitted; LQ400 more than 1,000 tasks.
 -- Locks: the tasks' rows in id order.
 create or replace function lakequeue.reprocess_tasks(tasks bigint[], reason text default null, actor text default null)
 returns table (task_id bigint, outcome text, detail text)
@@ -21,6 +21,9 @@ declare
   v_new_id bigint;
   v_outcomes jsonb := '{}'::jsonb;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('reprocess_tasks');
+  end if;
   perform _check_chunk(tasks);
   v_locked := array(select t.id from tasks t where t.id = any(reprocess_tasks.tasks) order by t.id for no key update);
   for v_task in

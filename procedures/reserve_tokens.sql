@@ -46,9 +46,7 @@ declare
   v_wait interval;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception using errcode = 'LQ428',
-      message = format('reserve_tokens cannot run in a %s transaction', current_setting('transaction_isolation')),
-      hint = 'Call it in autocommit, or in a READ COMMITTED transaction: limits are counted after the lock.';
+    perform _refuse_snapshot('reserve_tokens');
   end if;
   if call is null or input_tokens is null or max_output_tokens is null or durable is null
      or not (input_tokens between 0 and 1000000000 and max_output_tokens between 0 and 1000000000) then

@@ -5,7 +5,7 @@
 -- tasks: ids, at most 1,000. reason: why. actor: who, as the web process names them.
 -- Returns a row per task, in order: enqueued; completed (from a stored result); skipped, with the reason in detail, e.g.
 --   the newer task that holds its dedup_key.
--- Errors: LQ403 not permitted; LQ400 more than 1,000 tasks.
+-- Errors: LQ428 not READ COMMITTED; LQ403 not permitted; LQ400 more than 1,000 tasks.
 -- Locks: the tasks' rows in id order; then waits for open transactions that hold their dedup_keys, in order of the keys.
 create or replace function lakequeue.retry_tasks(tasks bigint[], reason text default null, actor text default null)
 returns table (task_id bigint, outcome text, detail text)
@@ -24,6 +24,9 @@ declare
   v_attempt_id bigint;
   v_outcomes jsonb := '{}'::jsonb;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('retry_tasks');
+  end if;
   perform _check_chunk(tasks);
   v_locked := array(select t.id from tasks t where t.id = any(retry_tasks.tasks) order by t.id for no key update);
   -- Keys are taken in the order in which enqueue_tasks takes them; else the two could wait for each other.

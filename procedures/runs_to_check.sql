@@ -8,7 +8,7 @@
 -- batch_size: most runs, 1 to 1000.
 -- Returns why: lease (extend the lease if it lives, fail_attempt if it is gone), cancel (stop it), lost (stop it, the
 --   task is somebody else's now; then fail_attempt, which notes its end).
--- Errors: LQ400 batch_size out of range; 55P03 see Locks in db/README.md: call again.
+-- Errors: LQ428 not READ COMMITTED; LQ400 batch_size out of range; 55P03 see Locks in db/README.md: call again.
 -- Locks: the tasks of the runs in id order, skipping locked ones, then the attempts.
 create or replace function lakequeue.runs_to_check(worker text, batch_size integer default 50)
 returns table (attempt_id bigint, task_id bigint, agent text, run_id bigint, run_key uuid, why text)
@@ -27,6 +27,9 @@ declare
   v_task_ids bigint[];
   v_checked bigint[];
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('runs_to_check');
+  end if;
   if batch_size is null or batch_size not between 1 and 1000 then
     raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 1000', hint = 'The default is 50.';
   end if;

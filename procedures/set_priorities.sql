@@ -3,7 +3,7 @@
 --
 -- tasks: ids, at most 1,000. priority: 0 to 9, highest first. reason: why. actor: who, as the web process names them.
 -- Returns a row per task, in order: changed, with the priority before in detail; skipped, with the reason.
--- Errors: LQ400 more than 1,000 tasks, or no such priority; LQ403 not permitted.
+-- Errors: LQ428 not READ COMMITTED; LQ400 more than 1,000 tasks, or no such priority; LQ403 not permitted.
 -- Locks: the tasks' rows in id order, then their waiting model calls.
 create or replace function lakequeue.set_priorities(
   tasks bigint[], priority integer, reason text default null, actor text default null)
@@ -21,6 +21,9 @@ declare
   v_task tasks;
   v_outcomes jsonb := '{}'::jsonb;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('set_priorities');
+  end if;
   perform _check_chunk(tasks);
   if priority is null or priority not between 0 and 9 then
     raise exception using errcode = 'LQ400', message = 'priority must be 0 to 9', hint = 'The highest goes first.';

@@ -2,7 +2,8 @@
 --
 -- task: its id. priority: 0 to 9. reason: why. actor: who, as the web process names them.
 -- Returns what was done, in words.
--- Errors: LQ404 unknown task; LQ400 no such priority; LQ403 not permitted. Locks: the task's row, then its model calls.
+-- Errors: LQ428 not READ COMMITTED; LQ404 unknown task; LQ400 no such priority; LQ403 not permitted. Locks: the task's
+--   row, then its model calls.
 create or replace function lakequeue.set_priority(
   task bigint, priority integer, reason text default null, actor text default null)
 returns text

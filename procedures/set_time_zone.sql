@@ -1,12 +1,10 @@
 -- Sets the installation's one reporting time zone, by whose days finished tasks are counted (rule 15); UTC to begin with.
--- Only before the first task is finished: its day is kept in the ledger from then on. A transaction that has kept one
--- snapshot since before (REPEATABLE READ) must not finish a task any more.
+-- Only before the first task is finished: its day is kept in the ledger from then on.
 --
 -- time_zone: a name as in pg_timezone_names, e.g. Europe/Berlin. reason: why. actor: who; believed only from a login that is
 -- web process and operator in one, else it is the login.
 -- The same zone again changes nothing.
--- Errors: LQ400 no such time zone; LQ403 not permitted; LQ409 tasks have been finished; LQ428 another isolation level than
---   READ COMMITTED; 55P03 somebody has written to the queue for more than a second without a commit: call again.
+-- Errors: LQ428 not READ COMMITTED; LQ400 no such time zone; LQ403 not permitted; LQ409 tasks have been finished; 55P03 somebody has written to the queue for more than a second without a commit: call again.
 -- Locks: the row of installation, then the table of deltas against writers, so that whoever finishes a task has done so
 --   before, or does it by the new zone.
 create or replace function lakequeue.set_time_zone(time_zone text, reason text default null, actor text default null)
@@ -24,9 +22,7 @@ declare
   v_folded_to bigint;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception using errcode = 'LQ428',
-      message = format('set_time_zone cannot run in a %s transaction', current_setting('transaction_isolation')),
-      hint = 'Call it in autocommit, or in a READ COMMITTED transaction: it looks for finished tasks after the lock.';
+    perform _refuse_snapshot('set_time_zone');
   end if;
   if time_zone is null or not exists (select from pg_timezone_names z where z.name = set_time_zone.time_zone) then
     raise exception using errcode = 'LQ400',

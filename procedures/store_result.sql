@@ -5,7 +5,7 @@
 -- attempt, token: as handed to the run. result: JSON of at most 64 MB; U+0000 and lone surrogates become U+FFFD.
 -- confidence: 0 to 1, for the whole document.
 -- Returns accepted, superseded (the task was final already) or duplicate (this attempt has a result; it stays).
--- Errors: LQ404 unknown attempt; LQ401 wrong token; LQ400 confidence out of range; LQ413 too large;
+-- Errors: LQ428 not READ COMMITTED; LQ404 unknown attempt; LQ401 wrong token; LQ400 confidence out of range; LQ413 too large;
 --   LQ422 not storable, or not readable (_check_json).
 -- Locks: the task's row, then its attempts.
 create or replace function lakequeue.store_result(
@@ -19,13 +19,17 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_before tasks := _lock_task(attempt, token);
+  v_before tasks;
   v_after tasks;
   v_read record;
   v_attempt task_attempts;
   v_used numeric[];
   v_stored record;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('store_result');
+  end if;
+  v_before := _lock_task(attempt, token);
   select a as attempt, g.reconcile_grace,
          (select k.failures from breaker_books k where k.agent_id = g.id order by k.no desc limit 1) as failures_in_a_row,
          exists (select from results r where r.attempt_id = a.id) as stored

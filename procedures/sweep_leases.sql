@@ -10,7 +10,7 @@
 --
 -- batch_size: most rows of each kind, 1 to 1000.
 -- Returns how many of each kind. As long as one equals batch_size there may be more.
--- Errors: LQ400 batch_size out of range; 55P03 see Locks in db/README.md: call again.
+-- Errors: LQ428 not READ COMMITTED; LQ400 batch_size out of range; 55P03 see Locks in db/README.md: call again.
 -- Locks: one sweeper at a time (another returns at once with zeros); tasks in id order, skipping locked ones; attempts.
 create or replace function lakequeue.sweep_leases(batch_size integer default 50)
 returns table (expired integer, retries integer, runs_ended integer, workers_lost integer)
@@ -31,6 +31,9 @@ declare
   v_forgotten bigint;
   v_agent_id integer;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform _refuse_snapshot('sweep_leases');
+  end if;
   if batch_size is null or batch_size not between 1 and 1000 then
     raise exception using errcode = 'LQ400', message = 'batch_size must be 1 to 1000', hint = 'The default is 50.';
   end if;

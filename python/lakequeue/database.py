@@ -91,9 +91,20 @@ class _Connection(psycopg.Connection[DictRow]):
 
     @classmethod
     def connect(cls, conninfo: str = "", **options: Any) -> Self:
-        """Connect as psycopg does."""
+        """Connect as psycopg does, whatever isolation level the database or the login defaults to.
+
+        The functions refuse any but READ COMMITTED (LQ428). It is set by a statement, since
+        poolers do not pass on startup options.
+        """
         made = cls._log_in(conninfo, options)
         made.made_at = time.monotonic()
+        try:
+            made.execute("set default_transaction_isolation to 'read committed'")
+            if not made.autocommit:
+                made.commit()
+        except BaseException:
+            made.close()
+            raise
         return made
 
     @classmethod

@@ -628,7 +628,6 @@ def _locked_session(conninfo: str, say: Progress) -> Iterator[Connection]:
         conn.add_notice_handler(lambda notice: say(f"{notice.severity}: {notice.message_primary}"))
         conn.execute("set client_min_messages to warning")
         conn.execute(f"set lock_timeout to '{LOCK_TIMEOUT}'")
-        conn.execute("set default_transaction_isolation to 'read committed'")
         conn.execute(
             """select set_config(name, '0', false) from pg_settings
                 where name in ('statement_timeout', 'idle_in_transaction_session_timeout',

@@ -2,7 +2,7 @@
 -- with what it carried; what changed neither leaves none. Days are those of the reporting time zone.
 begin;
 \ir scenarios.sql
-select plan(19);
+select plan(22);
 
 update installation set time_zone = 'Asia/Tokyo';
 -- the next day in Tokyo
@@ -35,6 +35,12 @@ select results_eq(
   $$ values ('acme', 1::bigint, 'processing'::task_status, null::date, null::smallint, 0::bigint, 0::numeric,
              'processing'::task_status, null::date, null::smallint, 10::bigint, 0::bigint, 0::bigint, 0.25) $$,
   'usage alone: the task stays in its group and carries more');
+
+-- what its runs are to be billed for, that of a live task nobody counts yet
+update task_attempts set job_id = 7 where id = :a;
+select is(report(:a, 'success', run_id => 7), 'result_missing', 'its run becomes known, and nothing else');
+select is((_task_usage(:task))[11], 1::numeric, 'there is one');
+select is_empty('select pg_temp.deltas()', 'no delta');
 
 -- status alone
 select advance('60 s') \gset

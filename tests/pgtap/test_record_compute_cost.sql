@@ -1,7 +1,7 @@
 -- What billing answered: all record types added up, another's runs left out, a repeat counts nothing twice.
 begin;
 \ir scenarios.sql
-select plan(31);
+select plan(33);
 
 create function pg_temp.costs() returns setof text language sql as $$
   select format('%s %s %s %s %s', r.run_id, c.sku, coalesce(c.currency, 'no price'), c.quantity, c.list_cost)
@@ -35,13 +35,21 @@ select job_run(3);
 select record_compute_cost((select b.fetch_id from begin_compute_fetch('ops', agents => array[agent_of((select max(id) from tasks))]) b), 'w', json_build_array(usage('3', 9), usage('1', 9)));
 select results_eq('select pg_temp.costs()', $$values ('1 JOBS no price 4 '), ('2 JOBS USD 2 1'), ('3 JOBS USD 2 9')$$, 'runs that were not asked for stay as they were');
 
+select job_run(5) as first, job_run(5) as second \gset
+select bill(usage('5', 6));
+select results_eq('select c.attempt_id, c.list_cost from compute_costs c join compute_runs r using (attempt_id) where r.run_id = 5',
+  $$select min(a.id), 6::numeric from task_attempts a where a.run_id = 5$$, 'a run of two attempts is billed once, to the first of them');
+select bill(usage('5', 7));
+select results_eq('select c.attempt_id, c.list_cost from compute_costs c join compute_runs r using (attempt_id) where r.run_id = 5',
+  $$select min(a.id), 7::numeric from task_attempts a where a.run_id = 5$$, 'and stays with it');
+
 -- settling
 select advance('7 days' - interval '1 second');
 select bill(usage('1', 1));
 select is((select count(*) from compute_runs where settled), 0::bigint, 'within a week nothing is settled');
 select advance('1 second');
 select bill(usage('1', 1));
-select is((select count(*) from compute_runs where settled), 3::bigint, 'after it all is, also what was never billed');
+select is((select count(*) from compute_runs where settled), 5::bigint, 'after it all is, also what was never billed');
 
 -- endpoints
 create temporary table endpoint as select agent_of(task_of(job_run(4))) as name;

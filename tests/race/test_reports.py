@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from decimal import Decimal
 
-import psycopg
 import pytest
 from psycopg.types.json import Json
 
@@ -82,27 +81,6 @@ def test_who_has_no_token_locks_nothing(database: Database) -> None:
         said = call(agent, "extend_leases", attempts=ids, tokens=tokens)
         assert [row["answer"] for row in said] == ["lost", "lost"], "the first has reported"
         assert database.query("select id from lakequeue.tasks for update skip locked") == free
-
-
-@pytest.mark.parametrize("server", ["embedded"], indirect=True)
-def test_failures_counted_in_an_old_snapshot_are_to_be_told_again(
-    database: Database, agent: Connection
-) -> None:
-    """The breaker's book has a row that it cannot see: 40001, which clients repeat, not 23505."""
-    enqueue(database, 2)
-    first, second = claim(database), claim(database)
-    with holding(database, "test_agent") as old:
-        old.execute("set transaction isolation level repeatable read")
-        old.execute("select 1 from pg_class limit 1")
-        report(agent, first, "failure")
-        with pytest.raises(psycopg.errors.SerializationFailure):
-            report(old, second, "failure")
-        old.rollback()
-        assert report(old, second, "failure") == "accepted"
-        old.commit()
-    counted = "select failures_in_a_row from lakequeue.agent_status()"
-    assert database.query(counted) == [(2,)]
-    assert_sound(database)
 
 
 # --- the same report again and again ----------------------------------------------------------
