@@ -4,7 +4,8 @@
 -- time_zone: a name as in pg_timezone_names, e.g. Europe/Berlin. reason: why. actor: who; believed only from a login that is
 -- web process and operator in one, else it is the login.
 -- The same zone again changes nothing.
--- Errors: LQ428 not READ COMMITTED; LQ400 no such time zone; LQ403 not permitted; LQ409 tasks have been finished; 55P03 somebody has written to the queue for more than a second without a commit: call again.
+-- Errors: LQ428 not READ COMMITTED; LQ400 no such time zone; LQ403 not permitted; LQ409 tasks have been finished;
+--   55P03 somebody has written to the queue for more than a second without a commit: call again.
 -- Locks: the row of installation, then the table of deltas against writers, so that whoever finishes a task has done so
 --   before, or does it by the new zone.
 create or replace function lakequeue.set_time_zone(time_zone text, reason text default null, actor text default null)
