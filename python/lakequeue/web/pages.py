@@ -226,6 +226,7 @@ def tasks() -> ResponseReturnValue:
         looked_to=looked_to,
         first_page=after_at is None,
         actions=actions.ACTIONS,
+        rest=actions.ACTIONS.get(request.args.get("rest", "")),
         may_operate=views.may_operate(),
         most_exported=export.MOST_ROWS,
     )

@@ -294,15 +294,20 @@ def numeric_columns(rows: list[dict[str, Any]]) -> set[str]:
 class Listing:
     """The tasks under a filter, newest first, page by page; for so many seconds of the database."""
 
-    def __init__(self, wanted: dict[str, Any], page_size: int, seconds: float) -> None:
+    def __init__(
+        self, wanted: dict[str, Any], page_size: int, seconds: float, after: str | None = None
+    ) -> None:
         self._wanted = wanted
         self._page_size = page_size
         self._seconds = seconds
+        self._after_at, self._after_id = filters.parse_cursor(after)
         self.looked_to: datetime.datetime | None = None
         """How far it has looked when time was over; None: to the end, or as far as was asked."""
+        self.next: str | None = None
+        """The cursor from which to look on then."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        after: dict[str, Any] = {}
+        after: dict[str, Any] = {"after_at": self._after_at, "after_id": self._after_id}
         spent = 0.0
         while True:
             started = time.monotonic()
@@ -314,6 +319,7 @@ class Listing:
             after = {"after_at": rows[-1]["listed_at"], "after_id": rows[-1]["task_id"]}
             if spent > self._seconds:
                 self.looked_to = rows[-1]["listed_at"]
+                self.next = filters.cursor(rows[-1]["listed_at"], rows[-1]["task_id"])
                 return
 
 
