@@ -91,8 +91,8 @@ def command(
             )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: worker.stop())
-        click.echo(f"worker {worker.name} is ready; Ctrl-C stops it", err=True)
-        worker.run()
+        ready = f"worker {worker.name} is ready; Ctrl-C stops it"
+        worker.run(lambda: click.echo(ready, err=True))
 
 
 def refuse_local_options(
