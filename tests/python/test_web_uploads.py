@@ -127,6 +127,34 @@ def test_each_customer_has_their_own_name_of_a_file(
     assert left_over(tmp_path) == []
 
 
+def test_a_repeat_costs_nothing_in_the_export(queue: Queue, client: FlaskClient) -> None:
+    """Its task and its cost are those of the first one: a sum would count them twice."""
+    files = [(pdf("invoice-en.pdf"), "a.pdf"), (pdf("invoice-de.pdf"), "b.pdf"),
+             (pdf("invoice-en.pdf"), "a again.pdf")]  # fmt: skip
+    first = upload(client, *files)
+    later = upload(client, files[0])
+    usage = {"input_tokens": 100, "output_tokens": 10, "llm_cost": 0.25}
+    for _ in range(2):
+        queue.complete({"fields": {"total": 1}}, **usage)
+    path = first.headers["Location"]
+    rows = list(csv.DictReader(io.StringIO(client.get(f"{path}.csv").text.removeprefix("\ufeff"))))
+    assert [row["submitted_before"] for row in rows] == ["", "", "yes"]
+    assert [row["llm_cost_usd"] for row in rows] == ["0.25", "0.25", ""]
+    assert [row["input_tokens"] for row in rows] == ["100", "100", ""]
+    assert [row["output_tokens"] for row in rows] == ["10", "10", ""]
+    assert [row["attempts"] for row in rows] == ["1", "1", ""]
+    assert [row["total"] for row in rows] == ["1", "1", "1"], "what it says is there"
+    for address in (f"{path}.json", f"/api{path}"):
+        found = json.loads(client.get(address).get_data())["documents"]
+        assert [row["repeated"] for row in found] == [False, False, True]
+        assert [row["llm_cost"] for row in found] == [0.25, 0.25, None]
+        assert [row["input_tokens"] for row in found] == [100, 100, None]
+    (row,) = csv.DictReader(
+        io.StringIO(client.get(f"{later.headers['Location']}.csv").text.removeprefix("\ufeff"))
+    )
+    assert (row["submitted_before"], row["llm_cost_usd"]) == ("yes", "")
+
+
 def test_programs_get_json(client: FlaskClient) -> None:
     data = {"csrf_token": token_of(client), "documents": (io.BytesIO(pdf()), "a.pdf")}
     response = client.post("/upload", data=data, headers={"Accept": "application/json"})
