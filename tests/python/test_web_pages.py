@@ -289,6 +289,15 @@ def test_a_page_shows_so_many_fields_and_says_how_many_more(
         assert "more field" not in text(client.get(few))
 
 
+def test_a_reprocessed_task_leads_to_the_new_one(queue: Queue, client: FlaskClient) -> None:
+    queue.enqueue()
+    task = queue.complete({"fields": {}})
+    queue.call("reprocess_task", task=task)
+    page = client.get(f"/tasks/{task}").get_data(as_text=True)
+    new = queue.database.value("select id from lakequeue.tasks where reprocess_of is not null")
+    assert f'<a href="/tasks/{new}">task {new}</a>' in page[page.index('id="events"') :]
+
+
 def test_the_list_of_tasks_pages_without_repeating_or_losing(
     queue: Queue, client: FlaskClient
 ) -> None:
