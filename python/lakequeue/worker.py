@@ -27,7 +27,7 @@ from psycopg.types.json import Json
 
 from lakequeue import __version__, database
 from lakequeue.database import DatabaseUnavailable, LakequeueError
-from lakequeue.errors import Problem
+from lakequeue.errors import Problem, WrongUse
 from lakequeue.listener import Backoff, Listener, wait_readable
 from lakequeue.migrate import VersionMismatch, version_problem
 from lakequeue.relay.base import (
@@ -90,6 +90,10 @@ OUTCOMES = {
     RunState.CROWDED: ("no_room", "rate_limited"),
 }
 """What fail_attempt is told about a run that ended without a report: error class and outcome."""
+
+
+class UnknownAgent(WrongUse):
+    """A worker was told to serve an agent that there is not, or not any more."""
 
 
 class Settler(Protocol):
@@ -165,6 +169,7 @@ class Worker:
         self._idle_limit = idle_limit
         self._drain_seconds = drain_seconds
 
+        self._on_ready: Callable[[], None] | None = None
         self._connection: database.Connection | None = None
         self._database = Backoff()
         self._away_since: float | None = None
@@ -228,11 +233,13 @@ class Worker:
 
     # --- the loop -----------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Work until `stop`.
+    def run(self, on_ready: Callable[[], None] | None = None) -> None:
+        """Work until `stop`; `on_ready` is called when the database first lets it look for tasks.
 
-        Raises a Problem when the schema is not the one it knows, or the database is a copy.
+        Raises a Problem when the schema is not the one it knows, the database is a copy, or an
+        agent is unknown.
         """
+        self._on_ready = on_ready
         log.info("worker %s starts", self.name)
         try:
             self._relay.start(self.wake)
@@ -283,7 +290,7 @@ class Worker:
             except DatabaseUnavailable as error:
                 self._lost(error)
                 return
-            except (VersionMismatch, database.NotInstalled, database.NotHome):
+            except (VersionMismatch, database.NotInstalled, database.NotHome, UnknownAgent):
                 raise
             except Exception:
                 # Whatever it is, the other steps go on, and this one is tried again.
@@ -411,6 +418,15 @@ class Worker:
             raise DatabaseUnavailable("the database is away")
         return database.call(self._connection, function, **parameters)
 
+    def _call_for_agents(self, function: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Call it for the agents that are served; one unknown would leave all of them unserved."""
+        try:
+            return self._call(function, worker=self.name, agents=self._agents, **parameters)
+        except LakequeueError as error:
+            if error.sqlstate != "LQ404":
+                raise
+            raise UnknownAgent(error.message, error.hint) from error
+
     # --- steps --------------------------------------------------------------------------------
 
     def _heartbeat(self) -> None:
@@ -432,13 +448,10 @@ class Worker:
         self._full = free <= 0
         if self._full:
             return  # _take_ended sees when that changes
-        rows = self._call(
-            "dequeue_tasks",
-            worker=self.name,
-            batch_size=free,
-            agents=self._agents,
-            durable=False,
-        )
+        rows = self._call_for_agents("dequeue_tasks", batch_size=free, durable=False)
+        if self._on_ready is not None:
+            self._on_ready()
+            self._on_ready = None
         if rows and rows[0]["outcome"] == "busy":
             self._look.due = time.monotonic() + random.uniform(*BUSY_SECONDS)  # noqa: S311
             return
@@ -451,9 +464,7 @@ class Worker:
         free = min(ADOPT_BATCH, self._free_places())
         self._adopt_full = free <= 0  # _take_ended sees when that changes
         if free > 0:
-            rows = self._call(
-                "adopt_attempts", worker=self.name, batch_size=free, agents=self._agents
-            )
+            rows = self._call_for_agents("adopt_attempts", batch_size=free)
             if rows:
                 self._take_runs(rows, confirmed=True)
                 self._adopt.due = 0.0

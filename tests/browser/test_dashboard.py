@@ -210,3 +210,13 @@ def test_axe_finds_nothing_on_any_page(queue: Queue, address: str, browser: Brow
         check(page, "confirm")
         context.close()
     assert found == []
+
+
+def test_words_without_an_end_do_not_widen_the_page_of_a_task(
+    queue: Queue, address: str, operator: Page
+) -> None:
+    queue.enqueue("/d/a.pdf", customer="c" * 200)
+    task = queue.complete({"fields": {"f" * 300: "v" * 300}}, trace_id="t" * 500)
+    operator.set_viewport_size({"width": 390, "height": 844})
+    operator.goto(f"{address}/tasks/{task}")
+    assert operator.evaluate("() => document.documentElement.scrollWidth") == 390

@@ -44,10 +44,17 @@ def test_a_document_is_kept_by_its_content_and_fetched_again(
     assert workspace.files == {kept: pdf()}
     assert not path.exists()
     again, _ = receive(volume, pdf())
-    assert volume.keep(again, sha256, "another name.pdf") == kept, "the first name stays"
+    workspace.calls.clear()
+    assert volume.keep(again, sha256, NAME) == kept
+    assert "PUT" not in {method for method, _ in workspace.calls}, "it is there already"
     assert not again.exists()
+    other, _ = receive(volume, pdf())
+    assert volume.keep(other, sha256, "../b/another name.pdf") == (
+        f"{ROOT}/{sha256[:2]}/{sha256}/another name.pdf"
+    ), "whoever sends it later does not see the first name"
+    assert not other.exists()
     assert volume.find(kept).read_bytes() == pdf()
-    assert len(workspace.files) == 1
+    assert len(workspace.files) == 2
 
 
 def test_large_documents_go_in_parts(workspace: Workspace, volume: DatabricksVolume) -> None:

@@ -464,6 +464,7 @@ def test_the_command_runs_it(scene: Scene, tmp_path: Path) -> None:
     [
         ((), {"LAKEQUEUE_RELAY": "cloud"}, "LAKEQUEUE_RELAY is 'cloud'"),
         ((), {"LAKEQUEUE_DATABASE_URL": ""}, "job runs cannot reach the embedded PostgreSQL"),
+        (("--agent", "document-parser", "--agent", "typo"), {}, 'there is no agent "typo"'),
         (("--jobs", "3"), {}, "--jobs, --tokens-per-minute and --model are for agents on this"),
         ((), {"DATABRICKS_CLIENT_ID": ""}, "there is no Databricks login"),
         ((), {"DATABRICKS_HOST": "http://127.0.0.1:9"}, "the Databricks workspace cannot be used"),

@@ -100,6 +100,19 @@ def test_wrong_use(arguments: list[str]) -> None:
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("agents", [["other"], ["document-parser", "other"]])
+def test_a_worker_refuses_agents_that_cannot_run_here(folder: Path, agents: list[str]) -> None:
+    """It would claim their tasks, and fail them for good."""
+    options = [word for agent in agents for word in ("--agent", agent)]
+    result = run("worker", "--data-dir", str(folder), *options)
+    assert result.returncode == 2
+    assert "agent 'other' cannot run on this machine" in result.stderr
+    assert "hint: these can: document-parser" in result.stderr
+    assert "LAKEQUEUE_RELAY=databricks" in result.stderr
+    assert "is ready" not in result.stderr
+    assert not folder.exists(), "it is refused before anything is started"
+
+
 def test_unknown_command_names_the_known() -> None:
     assert f"no command 'prase': there are {', '.join(COMMANDS)}" in run("prase").stderr
 

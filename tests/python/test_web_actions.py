@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from flask.testing import FlaskClient
 from psycopg.types.json import Json
 
 from lakequeue.web import actions, guard
+from lakequeue.web.reads import Reads
 from tests.python.test_web_pages import HOSTILE, enqueue_around, text
 from tests.python.web_server import AGENT, Queue, application, as_json, pdf, token_of
 from tests.servers import Database
@@ -109,16 +111,20 @@ def test_an_action_on_what_a_search_finds_concerns_all_of_it(
         asked = text(post(client, "/tasks/actions?find=needle", action="priority", all="yes"))
         assert "Set the priority of 1 task or more?" in asked
         assert re.search(r"Looked back to .* only: for older tasks choose days", asked)
-        asked = text(post(client, "/tasks/actions?find=NEEDLE.pdf", action="cancel", all="yes"))
-        assert "None was found so far." in asked
+        found = post(client, "/tasks/actions?find=NEEDLE.pdf", action="cancel", all="yes")
+        assert "None was found so far." in text(found)
+        path, fields = form_of(found.get_data(as_text=True), "further")
+        assert "Cancel 1 task?" in text(client.post(path, data=fields))
         answer = post(
             client, "/tasks/actions?find=needle", action="cancel", all="yes", confirmed="yes"
         )
-        assert re.search(
-            r"1 cancelled\. Looked back to .* only: for older ones", said(client, answer)
+        words = r"1 cancelled\. Looked back to .* only: go on for older ones"
+        assert re.search(words, said(client, answer))
+        path, fields = form_of(
+            client.get(answer.headers["Location"]).get_data(as_text=True), "rest"
         )
-    answer = post(client, "/tasks/actions?find=needle", action="cancel", all="yes", confirmed="yes")
-    assert "1 cancelled." in said(client, answer)
+        answer = client.post(path, data={**fields, "confirmed": "yes"})
+        assert "1 cancelled." in said(client, answer), "it goes on behind what was looked at"
     assert queue.statuses() == {"enqueued": 1100, "cancelled": 2}
 
 
@@ -135,6 +141,116 @@ def test_an_action_is_bounded_and_says_what_is_left(
     assert "20 cancelled." in said(client, answer)
     answer = post(client, "/tasks/actions", action="cancel", all="yes", confirmed="yes")
     assert "No task fits any more." in said(client, answer)
+
+
+def form_of(page: str, name: str) -> tuple[str, dict[str, str]]:
+    """Where a form of a page goes, and what it sends if nobody changes it."""
+    found = re.search(rf'<form id="{name}"[^>]* action="([^"]+)"[^>]*>(.*?)</form>', page, re.S)
+    assert found is not None, f"no form {name}"
+    fields = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', found[2])
+    return html.unescape(found[1]), {key: html.unescape(value) for key, value in fields}
+
+
+def go_on(client: FlaskClient, answer: Any) -> Any:
+    """Press for the rest on the page after an action, and confirm it on the next one."""
+    path, fields = form_of(client.get(answer.headers["Location"]).get_data(as_text=True), "rest")
+    asked = client.post(path, data=fields)
+    assert asked.status_code == 200
+    path, fields = form_of(asked.get_data(as_text=True), "confirm")
+    return client.post(path, data={**fields, "reason": "again"})
+
+
+def test_presses_for_the_rest_reach_each_task_once(
+    queue: Queue, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "MOST_TASKS", 20)
+    monkeypatch.setattr(actions, "CHUNK", 7)
+    monkeypatch.setattr(actions, "LIST_PAGE", 9)
+    old = [queue.enqueue(f"/d/{number}.pdf", customer="acme") for number in range(45)]
+    for _ in old:
+        queue.complete({"fields": {}})
+    queue.enqueue("/d/other.pdf", customer="other")
+    queue.complete({"fields": {}})
+
+    filtered = "/tasks/actions?customer=acme"
+    answer = post(client, filtered, action="reprocess", all="yes", confirmed="yes")
+    assert "20 reprocessed by new tasks. There are more: go on with the rest." in said(
+        client, answer
+    )
+    for _ in range(20):
+        queue.complete({"fields": {}})  # the newest completed ones of all, which cost already
+    page = text(client.get(answer.headers["Location"]))
+    assert "begins where the action stopped" in page
+    answer = go_on(client, answer)
+    assert "20 reprocessed by new tasks. There are more" in said(client, answer)
+    assert "customer=acme" in answer.headers["Location"]
+    answer = go_on(client, answer)
+    assert "5 reprocessed by new tasks." in said(client, answer)
+    assert 'id="rest"' not in client.get(answer.headers["Location"]).get_data(as_text=True)
+    again = queue.database.query(
+        "select reprocess_of from lakequeue.tasks where reprocess_of is not null order by 1"
+    )
+    assert [key for (key,) in again] == old, "each once, and none of the new ones"
+
+
+def test_the_rest_of_live_tasks_is_reached_by_programs_too(
+    queue: Queue, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "MOST_TASKS", 20)
+    monkeypatch.setattr(actions, "CHUNK", 6)
+    monkeypatch.setattr(actions, "LIST_PAGE", 10)
+    documents = [{"document_path": f"/d/{n}.pdf"} for n in range(50)]
+    queue.call("enqueue_tasks", agent=AGENT, documents=Json(documents))  # all at one instant
+    changed: list[int] = []
+    following: dict[str, str] = {}
+    asked: list[int] = []
+    write = Reads.write
+
+    def recorded(self: Reads, function: str, **parameters: Any) -> Any:
+        asked.extend(parameters["tasks"])
+        return write(self, function, **parameters)
+
+    monkeypatch.setattr(Reads, "write", recorded)
+    while True:
+        answer = client.post(
+            "/tasks/actions",
+            data={"csrf_token": token_of(client), "action": "priority", "priority": "9",
+                  "all": "yes", "confirmed": "yes", **following},
+            headers={"Accept": "application/json"},
+        )  # fmt: skip
+        found = as_json(answer)
+        changed.append(found["outcomes"]["changed"])
+        assert found["more"] == (found["next"] is not None)
+        if found["next"] is None:
+            break
+        following = {"from": found["next"]}
+        queue.enqueue("/d/newer.pdf")  # is not meant: it came later
+    assert changed == [20, 20, 10]
+    assert len(asked) == len(set(asked)) == 50
+    rows = queue.database.query("select priority, count(*) from lakequeue.tasks group by 1")
+    assert dict(rows) == {9: 50, 5: 2}
+    page = post(
+        client, "/tasks/actions", action="priority", priority="7", all="yes", confirmed="yes"
+    )
+    assert "priority=7" in page.headers["Location"], "asked for again as it was"
+    damaged = post(
+        client, "/tasks/actions", action="cancel", all="yes", confirmed="yes", **{"from": "x_1"}
+    )
+    assert damaged.status_code == 400
+    assert queue.statuses() == {"enqueued": 52}
+
+
+def test_an_action_out_of_time_has_done_something_and_goes_on_behind_it(
+    queue: Queue, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "SECONDS", 0)
+    monkeypatch.setattr(actions, "CHUNK", 2)
+    for number in range(3):
+        queue.enqueue(f"/d/{number}.pdf")
+    answer = post(client, "/tasks/actions", action="cancel", all="yes", confirmed="yes")
+    assert "2 cancelled. There are more" in said(client, answer)
+    answer = go_on(client, answer)
+    assert "1 cancelled." in said(client, answer)
 
 
 def test_an_agent_is_paused_and_resumed_with_a_reason(queue: Queue, client: FlaskClient) -> None:
@@ -238,6 +354,7 @@ def test_what_cannot_be_meant_is_refused(queue: Queue, client: FlaskClient) -> N
     for path, fields in (
         ("/tasks/actions", {"action": "delete", "task": task}),
         ("/tasks/actions", {"action": "cancel", "task": "x"}),
+        ("/tasks/actions", {"action": "cancel", "task": list(range(1001))}),
         ("/tasks/actions?status=done", {"action": "cancel", "all": "yes"}),
         ("/tasks/actions", {"action": "priority", "task": 1, "priority": 12, "confirmed": "yes"}),
         ("/agents/actions", {"agent": AGENT, "action": "delete"}),

@@ -170,6 +170,9 @@ def test_bodies_that_are_no_json(queue: Queue, client: FlaskClient) -> None:
     for number in (b"NaN", b"Infinity", b"1e999999"):
         body = json.dumps(report(row))[:-1].encode() + b', "result": ' + number + b"}"
         assert post(body)[0] == 422, number
+        for key in (b"confidence", b"llm_cost", b"input_tokens", b"retry_after"):
+            body = json.dumps(report(row))[:-1].encode() + b', "' + key + b'": ' + number + b"}"
+            assert post(body)[0] == 422, (key, number)
     assert post(json.dumps(report(row)).encode(), "text/plain") == (415, "not_json")
     assert post(b"attempt=1", "application/x-www-form-urlencoded") == (415, "not_json")
     assert client.get("/api/callbacks").status_code == 405
@@ -212,6 +215,41 @@ def test_many_reports_at_once_are_answered_one_by_one(queue: Queue, client: Flas
     assert "token" in found[1]["message"]
     assert client.post("/api/callbacks", json=[]).status_code == 200
     assert client.post("/api/callbacks", json=[report(rows[0])] * 1001).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ('"outcome": "success", "result": {"a": 1e999}', "finite"),
+        ('"outcome": "success", "result": {"a": -1e999}', "finite"),
+        ('"outcome": "success", "result": {"a": NaN}', "finite"),
+        ('"outcome": "success", "result": {"a": 1' + "0" * 5000 + "}", "finite"),
+        ('"outcome": "success", "result": {"a": 1' + "0" * 4000 + "}", "10^308"),
+        ('"outcome": "rate_limited", "retry_after": true', "'retry_after' must be a number of sec"),
+        ('"outcome": "rate_limited", "retry_after": -1', "'retry_after' must be a number of sec"),
+        ('"outcome": "rate_limited", "retry_after": 86401', "'retry_after' must be a number of se"),
+        ('"outcome": "rate_limited", "retry_after": [1]', "'retry_after' must be a number of sec"),
+    ],
+)
+def test_one_bad_report_stops_none_of_the_others(
+    queue: Queue, client: FlaskClient, bad: str, words: str
+) -> None:
+    rows = [claimed(queue) for _ in range(3)]
+    first, last = (json.dumps(report(row, result={"a": 1.5})) for row in (rows[0], rows[2]))
+    told = {name: report(rows[1])[name] for name in ("attempt", "token")}
+    body = f"[{first}, {json.dumps(told)[:-1]}, {bad}}}, {last}]"
+    answer = client.post("/api/callbacks", data=body, content_type="application/json")
+    assert answer.status_code == 200, answer.get_data(as_text=True)
+    found = as_json(answer)
+    assert [row["answer"] for row in found] == ["accepted", "refused", "accepted"]
+    assert [row["attempt"] for row in found] == [row["attempt_id"] for row in rows]
+    assert words in found[1]["message"]
+    assert queue.statuses() == {"completed": 2, "processing": 1}
+    single = f"{json.dumps(told)[:-1]}, {bad}}}"
+    answer = client.post("/api/callbacks", data=single, content_type="application/json")
+    assert answer.status_code == 422, "alone it is refused in the same words"
+    assert words in as_json(answer)["error"]["message"]
+    assert queue.statuses() == {"completed": 2, "processing": 1}
 
 
 def test_faults_of_ours_show_nothing_internal(queue: Queue, client: FlaskClient) -> None:

@@ -16,7 +16,7 @@ import pytest
 from flask.testing import FlaskClient
 from psycopg.types.json import Json
 
-from lakequeue.web import export, reads
+from lakequeue.web import export, reads, views
 from tests.python.web_server import AGENT, Queue, application, as_json, pdf, upload
 from tests.servers import Database
 
@@ -260,6 +260,42 @@ def test_addresses_that_cannot_be_meant_are_refused_in_words(client: FlaskClient
         assert twin.status_code == status, query
         if status != 200:
             assert as_json(twin)["error"]["message"]
+
+
+def test_a_page_shows_so_many_fields_and_says_how_many_more(
+    queue: Queue, client: FlaskClient
+) -> None:
+    extraction = queue.extraction(*({"document_path": f"/d/{n}.pdf"} for n in range(8)))
+    for document in range(8):
+        fields = {f"a{document}_{number}": {"value": number} for number in range(5000)}
+        task = queue.complete({"fields": {**fields, "zone": 1, "total_amount": document}})
+    response = client.get(f"/extractions/{extraction}")
+    assert len(response.get_data()) < 500_000
+    page = response.get_data(as_text=True)
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]+)</th>', page)
+    assert len(heads) == 6 + views.MOST_COLUMNS
+    assert heads[5] == "Total amount", "the usual ones"
+    assert "Zone" in heads, "and those that most documents have"
+    assert f"{40_002 - views.MOST_COLUMNS:,} more fields are in the CSV and the JSON" in text(
+        response
+    )
+    lines = client.get(f"/extractions/{extraction}.csv").get_data(as_text=True).splitlines()
+    assert len(lines[0].split(",")) == 16 + 2 * 40_002
+    response = client.get(f"/tasks/{task}")
+    assert len(response.get_data()) < 500_000
+    assert response.get_data(as_text=True).count(' id="field-') == views.MOST_FIELDS
+    assert f"{5_002 - views.MOST_FIELDS:,} more fields are in the JSON" in text(response)
+    for few in (f"/tasks/{queue.enqueue()}", "/extractions/1?after=9"):
+        assert "more field" not in text(client.get(few))
+
+
+def test_a_reprocessed_task_leads_to_the_new_one(queue: Queue, client: FlaskClient) -> None:
+    queue.enqueue()
+    task = queue.complete({"fields": {}})
+    queue.call("reprocess_task", task=task)
+    page = client.get(f"/tasks/{task}").get_data(as_text=True)
+    new = queue.database.value("select id from lakequeue.tasks where reprocess_of is not null")
+    assert f'<a href="/tasks/{new}">task {new}</a>' in page[page.index('id="events"') :]
 
 
 def test_the_list_of_tasks_pages_without_repeating_or_losing(

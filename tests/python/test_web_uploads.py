@@ -101,6 +101,60 @@ def test_the_same_content_is_parsed_again_only_when_asked_to(
     assert queue.statuses() == {"enqueued": 2}
 
 
+def test_each_customer_has_their_own_name_of_a_file(
+    queue: Queue, client: FlaskClient, tmp_path: Path
+) -> None:
+    upload(client, (pdf(), "A secret merger.pdf"), customer="a")
+    upload(client, (pdf(), "b.pdf"), customer="b")
+    upload(client, (pdf(), "b again.pdf"), customer="b")
+    paths = queue.database.query("select document_path from lakequeue.tasks order by id")
+    names = [Path(path).name for (path,) in paths]
+    assert names == ["A secret merger.pdf", "b.pdf"], "one task a customer, under its own name"
+    assert len({Path(path).parent for (path,) in paths}) == 1, "beside each other"
+    assert all(Path(path).read_bytes() == pdf() for (path,) in paths)
+    page = client.get("/tasks?customer=b").get_data(as_text=True)
+    assert "merger" not in page
+    found = as_json(client.get("/api/tasks?find=b.pdf"))["tasks"]
+    assert [row["customer"] for row in found] == ["b"]
+    upload(client, (pdf(), "b.pdf"), customer="c")
+    again = queue.database.value("select document_path from lakequeue.tasks where customer = 'c'")
+    assert again == paths[1][0], "the same name and content is there already"
+    upload(client, (pdf(), "one.pdf"), (pdf(), "two.pdf"), customer="d", again="yes")
+    named = queue.database.query(
+        "select document_path from lakequeue.tasks where customer = 'd' order by id"
+    )
+    assert [Path(path).name for (path,) in named] == ["one.pdf", "two.pdf"]
+    assert left_over(tmp_path) == []
+
+
+def test_a_repeat_costs_nothing_in_the_export(queue: Queue, client: FlaskClient) -> None:
+    """Its task and its cost are those of the first one: a sum would count them twice."""
+    files = [(pdf("invoice-en.pdf"), "a.pdf"), (pdf("invoice-de.pdf"), "b.pdf"),
+             (pdf("invoice-en.pdf"), "a again.pdf")]  # fmt: skip
+    first = upload(client, *files)
+    later = upload(client, files[0])
+    usage = {"input_tokens": 100, "output_tokens": 10, "llm_cost": 0.25}
+    for _ in range(2):
+        queue.complete({"fields": {"total": 1}}, **usage)
+    path = first.headers["Location"]
+    rows = list(csv.DictReader(io.StringIO(client.get(f"{path}.csv").text.removeprefix("\ufeff"))))
+    assert [row["submitted_before"] for row in rows] == ["", "", "yes"]
+    assert [row["llm_cost_usd"] for row in rows] == ["0.25", "0.25", ""]
+    assert [row["input_tokens"] for row in rows] == ["100", "100", ""]
+    assert [row["output_tokens"] for row in rows] == ["10", "10", ""]
+    assert [row["attempts"] for row in rows] == ["1", "1", ""]
+    assert [row["total"] for row in rows] == ["1", "1", "1"], "what it says is there"
+    for address in (f"{path}.json", f"/api{path}"):
+        found = json.loads(client.get(address).get_data())["documents"]
+        assert [row["repeated"] for row in found] == [False, False, True]
+        assert [row["llm_cost"] for row in found] == [0.25, 0.25, None]
+        assert [row["input_tokens"] for row in found] == [100, 100, None]
+    (row,) = csv.DictReader(
+        io.StringIO(client.get(f"{later.headers['Location']}.csv").text.removeprefix("\ufeff"))
+    )
+    assert (row["submitted_before"], row["llm_cost_usd"]) == ("yes", "")
+
+
 def test_programs_get_json(client: FlaskClient) -> None:
     data = {"csrf_token": token_of(client), "documents": (io.BytesIO(pdf()), "a.pdf")}
     response = client.post("/upload", data=data, headers={"Accept": "application/json"})

@@ -20,7 +20,7 @@ from lakequeue import database as db
 from lakequeue.database import NotInstalled
 from lakequeue.migrate import VersionMismatch
 from lakequeue.relay.base import EndedRun, Run, RunStatus, SubmitError, SubmitUncertainError
-from lakequeue.worker import Worker
+from lakequeue.worker import UnknownAgent, Worker
 from tests.python.worker_process import make_relay
 from tests.servers import Database
 
@@ -340,6 +340,41 @@ def test_only_attempts_of_its_agents_are_adopted(queue: Queue) -> None:
         until(lambda: relay.submitted)
         time.sleep(1)
     assert [run.agent for run in relay.submitted] == [AGENT]
+
+
+@pytest.mark.parametrize("unknown", ["typo", ""])
+def test_an_agent_that_there_is_not_ends_it_before_it_is_ready(queue: Queue, unknown: str) -> None:
+    queue.enqueue(1)
+    ready: list[str] = []
+    worker = Worker(queue.worker_conninfo, TroubledRelay(), agents=[AGENT, unknown])
+    with pytest.raises(UnknownAgent, match=f'there is no agent "{unknown}".*configure_agent'):
+        worker.run(lambda: ready.append("ready"))
+    assert UnknownAgent.exit_code == 2
+    assert not ready
+    assert queue.statuses() == {"enqueued": 1}, "nothing is claimed before that"
+    worker = Worker(queue.worker_conninfo, TroubledRelay(), agents=[AGENT])
+    running_worker = threading.Thread(target=worker.run, args=[lambda: ready.append("ready")])
+    running_worker.start()
+    until(lambda: ready)
+    worker.stop()
+    running_worker.join(30)
+    assert ready == ["ready"]
+
+
+def test_an_agent_that_goes_while_it_works_ends_it_in_words(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.call("configure_agent", agent="other")
+    worker = Worker(queue.worker_conninfo, TroubledRelay(), agents=[AGENT, "other"])
+
+    def rename() -> None:
+        with queue.connect() as connection:
+            connection.execute("update lakequeue.agents set name = 'new' where name = 'other'")
+        worker.wake()
+
+    with pytest.raises(UnknownAgent, match='there is no agent "other"'):
+        worker.run(rename)
+    assert "Traceback" not in caplog.text
 
 
 def test_a_step_that_fails_does_not_end_the_others(

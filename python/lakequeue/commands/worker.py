@@ -56,6 +56,7 @@ def command(
     eight of them to be finished, the others go back to the queue; job runs go on.
     """
     from lakequeue import stack
+    from lakequeue.relay import local
 
     settings = Settings.from_environment()
     if not settings.log_level_given:
@@ -71,6 +72,7 @@ def command(
                 idle_limit=idle_limit,
             )
         else:
+            local.refuse_others(agents)
             place = stack.open_place(settings, data_dir, resources)
             forkserver = stack.start_forkserver(place, resources)
             place = stack.ready_schema(place)
@@ -89,8 +91,8 @@ def command(
             )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: worker.stop())
-        click.echo(f"worker {worker.name} is ready; Ctrl-C stops it", err=True)
-        worker.run()
+        ready = f"worker {worker.name} is ready; Ctrl-C stops it"
+        worker.run(lambda: click.echo(ready, err=True))
 
 
 def refuse_local_options(

@@ -20,6 +20,7 @@ from pathlib import Path
 from uuid import UUID
 
 from lakequeue.agents import DOCUMENT_PARSER
+from lakequeue.errors import WrongUse
 from lakequeue.forkserver import ForkedProcess, ForkServer, ForkServerError
 from lakequeue.relay.base import EndedRun, Run, RunState, RunStatus, SubmitError
 
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 AGENTS: Mapping[str, str] = {DOCUMENT_PARSER: "lakequeue.agents.document_parser:run"}
 """What runs for which agent on this machine: a function of the parameters, giving the exit code."""
+
 
 PRELOAD = (
     "lakequeue.traces",
@@ -215,6 +217,17 @@ class LocalRelay:
                 return
             del self._runs[run_id]
             del self._by_key[run.run_key]
+
+
+def refuse_others(agents: Sequence[str]) -> None:
+    """Raise WrongUse for an agent that cannot run here: its tasks would be claimed, and fail."""
+    for agent in agents:
+        if agent not in AGENTS:
+            raise WrongUse(
+                f"agent {agent!r} cannot run on this machine",
+                f"these can: {', '.join(sorted(AGENTS))}; LAKEQUEUE_RELAY=databricks makes a"
+                " worker for the agents that are jobs",
+            )
 
 
 def forkserver(log_dir: Path, environment: Mapping[str, str]) -> ForkServer:

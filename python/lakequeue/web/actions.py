@@ -10,7 +10,6 @@ import datetime
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +23,8 @@ from lakequeue.web.filters import BadFilter, Filter, parse_key
 blueprint = Blueprint("actions", __name__)
 
 MOST_TASKS = 10_000
-"""For one action; what is left over is said, and may be asked for again."""
+"""For one press; what is left over is said, and the next press goes on behind it."""
+MOST_PICKED = 1000
 SECONDS = 20.0
 LOOK_SECONDS = 20.0
 """Of the database, to find what a filter with a part of a path fits."""
@@ -80,7 +80,8 @@ class Tally:
 
     outcomes: Counter[str] = field(default_factory=Counter)
     skipped: list[str] = field(default_factory=list)
-    more: bool = False
+    next: str | None = None
+    """Where it stopped, if there are more: a cursor of the list, which goes to older tasks."""
     looked_to: datetime.datetime | None = None
     """Tasks before it were not looked at, since time was over."""
 
@@ -102,12 +103,12 @@ class Tally:
             others = "" if left_out <= len(self.skipped) else " and others"
             parts.append(f"{left_out:,} skipped ({'; '.join(self.skipped)}{others})")
         text = ", ".join(parts) or "No task fits any more"
-        if self.more:
-            text += ". There are more: send the action again for the rest"
         if self.looked_to is not None:
             at = self.looked_to.astimezone(views.known_zone())
             text += f". Looked back to {formats.day(at.date())}, {at:%H:%M} only"
-            text += ": for older ones choose days up to then"
+            text += ": go on for older ones"
+        elif self.next is not None:
+            text += ". There are more: go on with the rest"
         return text + "."
 
 
@@ -127,27 +128,32 @@ def on_tasks() -> ResponseReturnValue:
     if not whole and not picked:
         flash("Pick tasks first, by the boxes at the left of the list.", "problem")
         return redirect(back, 303)
-    more = {"priority": _priority()} if name == "priority" else {}
+    if len(picked) > MOST_PICKED:
+        raise BadFilter(f"At most {MOST_PICKED:,} tasks can be picked at once.")
+    more: dict[str, Any] = {"priority": _priority()} if name == "priority" else {}
     if request.form.get("confirmed") != "yes":
         return _confirm(chosen, name, picked, whole, back)
-    fitting = _fitting(chosen, _concerned(_scope(chosen, name))) if whole else None
-    tally = _apply(
-        action,
-        iter(picked) if fitting is None else (row["task_id"] for row in fitting),
-        reason=request.form.get("reason", "").strip() or None,
-        **more,
-    )
-    if fitting is not None:
-        tally.looked_to = fitting.looked_to
+    more["reason"] = request.form.get("reason", "").strip() or None
+    if whole:
+        tally = _apply_to_all(action, _fitting(chosen, _concerned(_scope(chosen, name))), more)
+    else:
+        tally = Tally()
+        for place in range(0, len(picked), CHUNK):
+            tally.add(_write(action, picked[place : place + CHUNK], more))
     views.reads().forget()
     if request.accept_mimetypes.best == "application/json":
         return jsonify(
             outcomes=dict(tally.outcomes),
             skipped=tally.skipped,
-            more=tally.more,
+            more=tally.next is not None,
+            next=tally.next,
             looked_back_to=views.jsonable(tally.looked_to),
         )
     flash(tally.words(action), "done")
+    if tally.next is not None:
+        again = [("after", tally.next), ("rest", name)]
+        again += [("priority", str(more["priority"]))] if name == "priority" else []
+        back = url_for("pages.tasks") + chosen.query(again)
     return redirect(back, 303)
 
 
@@ -167,7 +173,7 @@ def _confirm(
 ) -> ResponseReturnValue:
     scope = _scope(chosen, name) if whole else []
     concerned = _concerned(scope)
-    count, looked_to = _count(chosen, scope) if whole else (len(picked), None)
+    count, fitting = _count(chosen, scope) if whole else (len(picked), None)
     return render_template(
         "confirm.html",
         action=ACTIONS[name],
@@ -176,9 +182,12 @@ def _confirm(
         whole=whole,
         picked=picked,
         count=count,
-        looked_to=looked_to,
+        looked_to=fitting and fitting.looked_to,
+        following=fitting and fitting.next,
         concerned=concerned,
-        others=[] if chosen.document else [row for row in scope if not row["concerned"]],
+        only_listed=_only_listed(chosen),
+        others=[] if _only_listed(chosen) else [row for row in scope if not row["concerned"]],
+        start=_start() or "",
         most=MOST_TASKS,
         back=back,
         page_of=request.form.get("page_of", ""),
@@ -196,35 +205,55 @@ def _concerned(scope: list[dict[str, Any]]) -> list[str]:
     return [row["status"] for row in scope if row["concerned"]]
 
 
-def _count(chosen: Filter, scope: list[dict[str, Any]]) -> tuple[int, datetime.datetime | None]:
-    """How many it can concern now; of those with a word in the path no more than are done.
+def _count(chosen: Filter, scope: list[dict[str, Any]]) -> tuple[int, views.Listing | None]:
+    """How many it can concern now.
 
-    And how far it has looked for these, if time was over.
+    Those that only the list knows are counted in it, no further than is done at a press.
     """
-    if chosen.document:
+    if _only_listed(chosen):
         fitting = _fitting(chosen, _concerned(scope))
-        return sum(1 for _ in itertools.islice(fitting, MOST_TASKS)), fitting.looked_to
+        return sum(1 for _ in itertools.islice(fitting, MOST_TASKS)), fitting
     return sum(row["tasks"] for row in scope if row["concerned"]), None
 
 
+def _only_listed(chosen: Filter) -> bool:
+    """Whether nothing but the list tells which: those with a word in the path, and a rest."""
+    return bool(chosen.document or _start())
+
+
+def _start() -> str | None:
+    """Where the press before has stopped."""
+    return request.form.get("from") or None
+
+
 def _fitting(chosen: Filter, statuses: list[str]) -> views.Listing:
-    """The tasks, newest first, read page by page while the action goes on."""
-    return views.Listing({**chosen.listing(), "statuses": statuses}, LIST_PAGE, LOOK_SECONDS)
+    """The tasks, newest first, read page by page while the action goes on.
+
+    From where the press before has stopped: what has come or was made since then is newer, out of
+    reach.
+    """
+    wanted = {**chosen.listing(), "statuses": statuses}
+    return views.Listing(wanted, LIST_PAGE, LOOK_SECONDS, after=_start())
 
 
-def _apply(action: Action, tasks: Iterator[int], **parameters: Any) -> Tally:
+def _apply_to_all(action: Action, fitting: views.Listing, more: dict[str, Any]) -> Tally:
+    """To as many as are done at a press, but some in any case."""
     tally = Tally()
     ends = time.monotonic() + SECONDS
     left = MOST_TASKS
-    while chunk := list(itertools.islice(tasks, min(CHUNK, left) or 1)):
-        if left <= 0 or time.monotonic() > ends:
-            tally.more = True
-            break
-        tally.add(
-            views.reads().write(action.function, tasks=chunk, actor=guard.person(), **parameters)
-        )
+    rows = iter(fitting)
+    while chunk := list(itertools.islice(rows, min(CHUNK, left) or 1)):
+        if tally.outcomes and (left <= 0 or time.monotonic() > ends):
+            return tally
+        tally.add(_write(action, [row["task_id"] for row in chunk], more))
+        tally.next = filters.cursor(chunk[-1]["listed_at"], chunk[-1]["task_id"])
         left -= len(chunk)
+    tally.next, tally.looked_to = fitting.next, fitting.looked_to
     return tally
+
+
+def _write(action: Action, tasks: list[int], more: dict[str, Any]) -> list[dict[str, Any]]:
+    return views.reads().write(action.function, tasks=tasks, actor=guard.person(), **more)
 
 
 @blueprint.post("/agents/actions")

@@ -160,7 +160,7 @@ def extraction(key: int) -> Response:
     shown = rows[:size]
     return jsonify(
         extraction=views.jsonable(views.extraction(key)),
-        documents=[export.document_json(row) for row in shown],
+        documents=list(export.documents_json(shown)),
         next=shown[-1]["document_id"] if len(rows) > size else None,
     )
 

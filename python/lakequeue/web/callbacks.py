@@ -8,6 +8,7 @@ report that comes again is answered like the first and changes nothing.
 from __future__ import annotations
 
 import json
+import math
 import threading
 from typing import Any
 
@@ -42,6 +43,8 @@ _INTEGERS = ("attempt", "input_tokens", "output_tokens", "cached_tokens", "run_i
 _NUMBERS = ("confidence", "llm_cost")
 _TEXTS = ("token", "outcome", "error_class", "trace_id")
 _LARGEST = 2**63 - 1
+_MOST_DIGITS = 4300
+"""That Python reads of a number."""
 
 
 class Tally:
@@ -106,18 +109,26 @@ def receive() -> Response:
 
 
 def _parse(data: bytes) -> Any:
-    def refuse(name: str) -> Any:
-        raise BadReport(f"{name} is not JSON: numbers must be finite.")
-
+    """The body. A number that is none, or too large, becomes one that `_write` refuses."""
     try:
-        return json.loads(data, parse_constant=refuse)
-    except BadReport:
-        raise
+        return json.loads(data, parse_int=_whole)
     except RecursionError:
         raise BadReport("The JSON is nested too deep.") from None
     except ValueError as error:
         where = f" at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise BadReport(f"The body is not JSON{where}.") from None
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else math.inf
+
+
+def _write(value: Any) -> str:
+    """As JSON again."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise BadReport("Numbers must be finite, and not larger than 10^308.") from None
 
 
 def _parameters(body: Any) -> dict[str, Any]:
@@ -131,7 +142,7 @@ def _parameters(body: Any) -> dict[str, Any]:
         if body.get(key) is None:
             raise BadReport(f"The key {key!r} is missing.")
     return {
-        key: Json(value) if key in _JSON else _checked(key, value)
+        key: Json(_write(value), str) if key in _JSON else _checked(key, value)
         for key, value in body.items()
         if value is not None
     }
@@ -143,7 +154,7 @@ def _checked(key: str, value: Any) -> Any:
     if key in _INTEGERS:
         right, kind = _is_number(value, int) and abs(value) <= _LARGEST, "a whole number"
     elif key in _NUMBERS:
-        right, kind = _is_number(value, int | float), "a number"
+        right, kind = _is_number(value, int | float) and abs(value) <= 1e308, "a number"
     elif key == "usage_complete":
         right, kind = isinstance(value, bool), "true or false"
     elif key == "retry_after":
@@ -166,19 +177,29 @@ def _many(reports: list[Any]) -> Response:
         raise BadReport(f"At most {MOST_REPORTS:,} reports at once; send them in parts.")
     if not all(isinstance(report, dict) for report in reports):
         raise BadReport("Every element of the array must be an object.")
+    answers: list[dict[str, Any] | None] = []
+    written: list[str] = []
     for report in reports:
-        if isinstance(report.get("retry_after"), int | float):
-            report["retry_after"] = f"{report['retry_after']} seconds"
+        try:
+            if report.get("retry_after") is not None:
+                report["retry_after"] = _checked("retry_after", report["retry_after"])
+            written.append(_write(report))
+            answers.append(None)
+        except BadReport as problem:
+            answers.append(_refused(report, str(problem)))
     web = current_app.extensions["lakequeue"]
-    rows = web.reads.write("record_callbacks", callbacks=Json(reports))
-    web.tally.add(len(rows))
-    return jsonify(
-        [
-            {
-                "attempt": row["attempt_id"],
-                "answer": row["answer"],
-                **({"message": row["message"]} if row["message"] else {}),
-            }
-            for row in rows
-        ]
-    )
+    rows = web.reads.write("record_callbacks", callbacks=Json(f"[{','.join(written)}]", str))
+    web.tally.add(len(reports))
+    said = iter(rows)
+    return jsonify([_answered(next(said)) if known is None else known for known in answers])
+
+
+def _refused(report: dict[str, Any], message: str) -> dict[str, Any]:
+    attempt: Any = report.get("attempt")
+    named = _is_number(attempt, int) and abs(attempt) <= _LARGEST
+    return {"attempt": attempt if named else None, "answer": "refused", "message": message}
+
+
+def _answered(row: dict[str, Any]) -> dict[str, Any]:
+    found = {"attempt": row["attempt_id"], "answer": row["answer"]}
+    return {**found, "message": row["message"]} if row["message"] else found

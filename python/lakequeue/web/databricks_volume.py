@@ -77,17 +77,16 @@ class DatabricksVolume(Volume):
             return self._client
 
     def keep(self, received: Path, sha256: str, name: str) -> str:
-        """Send a received file to the place of its content; raises a WorkspaceError."""
+        """Send a received file to the place of its content, as Volume; raises a WorkspaceError."""
         files = self._connect().files
         folder = f"{self._path}/{sha256[:2]}/{sha256}"
+        kept = f"{folder}/{stored_name(name)}"
         with workspace.errors_in_words(f"keeping {name}"):
-            with contextlib.suppress(NotThere), workspace.errors_in_words(f"looking into {folder}"):
-                for entry in files.list_directory_contents(folder):
-                    if entry.path is not None and not entry.is_directory:
-                        received.unlink(missing_ok=True)
-                        return entry.path
+            with contextlib.suppress(NotThere), workspace.errors_in_words(f"looking at {kept}"):
+                files.get_metadata(kept)
+                received.unlink(missing_ok=True)
+                return kept
             files.create_directory(folder)
-            kept = f"{folder}/{stored_name(name)}"
             # One part after another: in parallel each file would take 100 MB of memory.
             files.upload_from(kept, str(received), overwrite=True, use_parallel=False)
         received.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from lakequeue.web import formats, views
 HEAD = (
     "position",
     "document",
+    "submitted_before",
     "task",
     "status",
     "document_type",
@@ -47,13 +48,21 @@ def safe(value: Any) -> Any:
     return value
 
 
+OF_THE_FIRST = ("input_tokens", "output_tokens", "llm_cost", "attempts")
+
+
+def _once(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What was submitted before cost nothing more: its row leaves out what is the first one's."""
+    return ({**row, **dict.fromkeys(OF_THE_FIRST)} if row["repeated"] else row for row in rows)
+
+
 def as_csv(extraction: int) -> Iterator[bytes]:
     """A line a document, a column a field, with its confidence in another one beside it."""
     names = views.columns(views.all_documents(extraction))
     header = [*HEAD]
     for name in names:
         header += [name, f"{name} confidence"]
-    rows = views.all_documents(extraction)
+    rows = _once(views.all_documents(extraction))
     yield from _table([*header, *TAIL], (_cells(row, names) for row in rows))
 
 
@@ -61,6 +70,7 @@ def _cells(row: dict[str, Any], names: list[str]) -> list[Any]:
     cells: list[Any] = [
         row["position"],
         row["document"],
+        "yes" if row["repeated"] else None,
         row["task_id"],
         "refused" if row["refused"] else row["status"],
         row["document_type"],
@@ -216,20 +226,18 @@ def as_json(extraction: int) -> Iterator[bytes]:
     head = json.dumps(views.jsonable(views.extraction(extraction)), ensure_ascii=False)
     yield f'{{"extraction": {head},\n"documents": ['.encode()
     separator = "\n"
-    for row in views.all_documents(extraction):
-        document = json.dumps(document_json(row), ensure_ascii=False)
+    for shown in documents_json(views.all_documents(extraction)):
+        document = json.dumps(shown, ensure_ascii=False)
         yield (separator + document).encode("utf-8", "replace")
         separator = ",\n"
     yield b"\n]}\n"
 
 
-def document_json(row: dict[str, Any]) -> dict[str, Any]:
-    """A document as programs get it."""
+def documents_json(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Documents as programs get them."""
     left_out = ("document_id", "fields", "document_type", "language", "model", "pages", "notes")
-    shown: dict[str, Any] = views.jsonable(
-        {name: value for name, value in row.items() if name not in left_out}
-    )
-    return shown
+    for row in _once(rows):
+        yield views.jsonable({name: value for name, value in row.items() if name not in left_out})
 
 
 def download_name(name: str, ending: str) -> str:

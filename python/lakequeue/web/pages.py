@@ -226,6 +226,7 @@ def tasks() -> ResponseReturnValue:
         looked_to=looked_to,
         first_page=after_at is None,
         actions=actions.ACTIONS,
+        rest=actions.ACTIONS.get(request.args.get("rest", "")),
         may_operate=views.may_operate(),
         most_exported=export.MOST_ROWS,
     )
@@ -250,6 +251,7 @@ def task(key: int) -> str:
     except NoDocument as reason:
         no_document = str(reason)
     pages = detail["task"]["page_count"] or len(page_texts) or 1
+    fields = views.unsure_first(views.fields_of(result))
     return render_template(
         "task.html",
         task=detail["task"],
@@ -262,7 +264,8 @@ def task(key: int) -> str:
         confidence=detail["confidence"],
         result=result,
         known=views.described(result),
-        fields=views.unsure_first(views.fields_of(result)),
+        fields=fields[: views.MOST_FIELDS],
+        more_fields=max(0, len(fields) - views.MOST_FIELDS),
         page_texts=page_texts,
         no_text=bool(page_texts) and not any(page["text"] for page in page_texts),
         pages=pages,
@@ -385,12 +388,14 @@ def extraction(key: int) -> str:
     head = views.extraction(key)
     rows = views.documents(key, DOCUMENTS_A_PAGE + 1, after)
     shown = rows[:DOCUMENTS_A_PAGE]
+    columns, more_columns = views.shown_columns(shown)
     return render_template(
         "extraction.html",
         extraction=head,
         documents=shown,
-        columns=views.columns(shown),
-        numeric=views.numeric_columns(shown),
+        columns=columns,
+        more_columns=more_columns,
+        numeric=views.numeric_columns(shown, columns),
         following=shown[-1]["document_id"] if len(rows) > DOCUMENTS_A_PAGE else None,
         first_page=after is None,
     )

@@ -15,7 +15,7 @@ from lakequeue import database
 from lakequeue.web.formats import plural, size
 from lakequeue.web.inspector import Inspector
 from lakequeue.web.reads import Reads
-from lakequeue.web.volume import Volume, clean_name
+from lakequeue.web.volume import Volume, clean_name, stored_name
 
 FORM_PARTS = 5000
 FORM_MEMORY_BYTES = 1_000_000
@@ -160,7 +160,7 @@ def describe(submission: Submission, volume: Volume, inspector: Inspector) -> li
     While one is inspected, those before it are already kept, as many at once as the volume likes.
     """
     documents: list[dict[str, Any]] = []
-    kept: dict[str, Future[str]] = {}
+    kept: dict[tuple[str, str], Future[str]] = {}
     waiting: list[tuple[dict[str, Any], Future[str]]] = []
     with ThreadPoolExecutor(volume.kept_at_once, "keep") as threads:
         for name, stream in submission.files:
@@ -170,9 +170,10 @@ def describe(submission: Submission, volume: Volume, inspector: Inspector) -> li
                 continue
             if not submission.again:
                 document["dedup_key"] = sha256
-            if sha256 not in kept:
-                kept[sha256] = threads.submit(volume.keep, stream.path, sha256, name)
-            waiting.append((document, kept[sha256]))
+            place = (sha256, stored_name(name) if submission.again else "")
+            if place not in kept:  # a repeat is no task, and its name no file
+                kept[place] = threads.submit(volume.keep, stream.path, sha256, name)
+            waiting.append((document, kept[place]))
     for document, path in waiting:
         document["document_path"] = path.result()
     return documents

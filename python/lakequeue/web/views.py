@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -38,6 +39,10 @@ NOT_PERMITTED = "{} may look at everything here, but not upload or change anythi
 MOST_COUNTED = 1000
 """agent_status counts what happened in the last hour up to this."""
 ALARMS_KEPT_SECONDS = 15.0
+MOST_COLUMNS = 40
+"""Of the fields of a batch's documents, on a page."""
+MOST_FIELDS = 200
+"""Of one result, on its page."""
 NO_USAGE = {
     "input_tokens": None,
     "output_tokens": None,
@@ -272,6 +277,20 @@ def columns(rows: Iterable[dict[str, Any]]) -> list[str]:
     return first + sorted(names.difference(first))
 
 
+def shown_columns(rows: list[dict[str, Any]]) -> tuple[list[str], int]:
+    """As many of them as a page has room for, and how many there are more.
+
+    The usual ones, and those that most of the documents have.
+    """
+    names = columns(rows)
+    if len(names) <= MOST_COLUMNS:
+        return names, 0
+    count = Counter(name for row in rows for name in row["fields"])
+    best = sorted(names, key=lambda name: (name not in FIRST_FIELDS, -count[name]))
+    kept = set(best[:MOST_COLUMNS])
+    return [name for name in names if name in kept], len(names) - MOST_COLUMNS
+
+
 def unsure_first(fields: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """The fields with a low confidence, the lowest first; then the others in their usual order."""
     low = [name for name, field in fields.items() if field["low"]]
@@ -280,12 +299,13 @@ def unsure_first(fields: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str,
     return [(name, fields[name]) for name in low + [name for name in usual if name not in low]]
 
 
-def numeric_columns(rows: list[dict[str, Any]]) -> set[str]:
-    """The fields that have numbers, in every document that has them at all."""
+def numeric_columns(rows: list[dict[str, Any]], names: Iterable[str]) -> set[str]:
+    """Those of the fields that have numbers, in every document that has them at all."""
     numeric: dict[str, bool] = {}
     for row in rows:
-        for name, field in row["fields"].items():
-            if field["value"] is not None:
+        for name in names:
+            field = row["fields"].get(name)
+            if field is not None and field["value"] is not None:
                 is_number = isinstance(field["value"], int | float)
                 numeric[name] = numeric.get(name, True) and is_number
     return {name for name, always in numeric.items() if always}
@@ -294,15 +314,20 @@ def numeric_columns(rows: list[dict[str, Any]]) -> set[str]:
 class Listing:
     """The tasks under a filter, newest first, page by page; for so many seconds of the database."""
 
-    def __init__(self, wanted: dict[str, Any], page_size: int, seconds: float) -> None:
+    def __init__(
+        self, wanted: dict[str, Any], page_size: int, seconds: float, after: str | None = None
+    ) -> None:
         self._wanted = wanted
         self._page_size = page_size
         self._seconds = seconds
+        self._after_at, self._after_id = filters.parse_cursor(after)
         self.looked_to: datetime.datetime | None = None
         """How far it has looked when time was over; None: to the end, or as far as was asked."""
+        self.next: str | None = None
+        """The cursor from which to look on then."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        after: dict[str, Any] = {}
+        after: dict[str, Any] = {"after_at": self._after_at, "after_id": self._after_id}
         spent = 0.0
         while True:
             started = time.monotonic()
@@ -314,6 +339,7 @@ class Listing:
             after = {"after_at": rows[-1]["listed_at"], "after_id": rows[-1]["task_id"]}
             if spent > self._seconds:
                 self.looked_to = rows[-1]["listed_at"]
+                self.next = filters.cursor(rows[-1]["listed_at"], rows[-1]["task_id"])
                 return
 
 

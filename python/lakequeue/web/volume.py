@@ -1,8 +1,9 @@
 """Where documents are kept, and how they are handed out again.
 
 An uploaded file is received into `incoming/`, checked there, and moved to a folder named after
-its content: the same content has one place, and a name cannot leave the folder. `Volume` is a
-folder of this machine; databricks_volume.DatabricksVolume does the same in Unity Catalog.
+its content, where it stands under its own name: what others called the same content stays theirs,
+and a name cannot leave the folder. `Volume` is a folder of this machine;
+databricks_volume.DatabricksVolume does the same in Unity Catalog.
 """
 
 from __future__ import annotations
@@ -82,18 +83,19 @@ class Volume:
         return path, os.fdopen(descriptor, "w+b")
 
     def keep(self, received: Path, sha256: str, name: str) -> str:
-        """Move a received file to the place of its content; the first name it came with stays.
+        """Move a received file to the place of its content, unless it is there by this name.
 
-        Gives the path as agents read it.
+        Gives the path as agents read it. One place for all names would show a customer what
+        another one had called the file.
         """
         folder = self.root / sha256[:2] / sha256
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for kept in sorted(folder.iterdir()):
+        kept = folder / stored_name(name)
+        if kept.exists():
             received.unlink(missing_ok=True)
             return str(kept)
         with received.open("rb") as file:
             os.fsync(file.fileno())
-        kept = folder / stored_name(name)
         received.replace(kept)
         return str(kept)
 
