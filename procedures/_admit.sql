@@ -78,7 +78,7 @@ begin
     select array_agg(l.endpoint_id), array_agg(l.agent_id), array_agg(l.ceilings), array_agg(l.used), array_agg(l.booked),
            array_agg(l.raised), array_agg(l.no), array_agg(false)
     into v_endpoints, v_agents, v_ceilings, v_used, v_booked, v_raised, v_pages, v_charged
-    from _limits(exclusive, carried => v_look = 1 or not only_look) l;
+    from _limits(exclusive, from_books => v_look = 1 or not only_look) l;
     v_endpoints := coalesce(v_endpoints, '{}');
 
     v_admitted := '{}'; v_admitted_agents := '{}'; v_admitted_endpoints := '{}';

@@ -3,14 +3,12 @@
 -- transaction of its own:
 -- 1. A time is noted, and another lane for what comes back. Whoever enqueues as of that time or earlier (the clock went
 --    back) and has read the note takes that lane as well.
--- 2. Who writes tasks now is noted: all who may not have read the note. They are looked up in this database's locks, since
---    a snapshot would have an idle writer in any other database stall this. A transaction that is prepared meanwhile has
---    another name then; so any prepared one counts.
--- 3. None of them is left (at once, if there is none but the caller, who sees what it has written itself): whatever was
---    enqueued as of the note, or came back to a former lane, is committed by now. So in lane 0 nothing can be claimable
---    before the first task that is there, or before the noted time where that is earlier; and a former lane gets no more.
---    The few left in it are moved to the current one, as many as 16 for each step since the last move, or since there was
---    nothing to move: or the first to come back after a long time would all be moved at once, however many.
+-- 2. Who else writes tasks now is noted (_writers): all who may not have read the note.
+-- 3. None of them is left (at once, if there was none): whatever was enqueued as of the note, or came back to a former
+--    lane, is committed by now. So in lane 0 nothing can be claimable before the first task that is there, or before the
+--    noted time where that is earlier; and a former lane gets no more. The few left in it are moved to the current one, as
+--    many as 16 for each step since the last move, or since there was nothing to move: or the first to come back after a
+--    long time would all be moved at once, however many.
 --
 -- claimed: priorities of tasks claimed just now. Others are left as they are: nothing dead is in their way.
 -- Locks: tried, one caller at a time in the database; the tasks that are moved, by id; locked ones are skipped.
@@ -27,7 +25,7 @@ as $$
 declare
   v_book claim_books;
   v_writers text[];
-  v_alone boolean;
+  v_some_left boolean;
   v_left bigint[];
   v_most integer;
 begin
@@ -41,16 +39,12 @@ begin
     return;  -- nobody else has read the note yet
   end if;
 
-  select coalesce(array_agg(l.virtualtransaction), '{}'), coalesce(bool_and(l.pid is not distinct from pg_backend_pid()), true)
-  into v_writers, v_alone
-  from pg_locks l
-  where l.locktype = 'relation' and l.relation = 'lakequeue.tasks'::regclass and l.mode = 'RowExclusiveLock' and l.granted
-    and l.database = (select d.oid from pg_database d where d.datname = current_database());
-  if v_book.noted_at is not null and v_book.holders is null and not v_alone then
+  select w.names, w.some_left into v_writers, v_some_left from _writers('lakequeue.tasks', v_book.holders) w;
+  if v_book.noted_at is not null and v_book.holders is null and v_writers <> '{}' then
     update claim_books k set no = k.no + 1, holders = v_writers
     where k.agent_id = _advance_lanes.agent_id and k.no = v_book.no;
     return;
-  elsif v_book.holders && v_writers or exists (select from unnest(v_writers) w(name) where starts_with(w.name, '-1/')) then
+  elsif v_some_left then
     return;
   end if;
 

@@ -32,13 +32,7 @@ begin
       hint = 'Outcomes: success, failure, permanent_failure, rate_limited, cancelled.';
   end if;
 
-  select a as attempt, g.output_share, g.reconcile_grace,
-         (select k.failures from breaker_books k where k.agent_id = g.id order by k.no desc limit 1) as failures_in_a_row,
-         exists (select from results r where r.attempt_id = a.id) as stored
-  into v_read
-  from task_attempts a
-  join agents g on g.id = a.agent_id
-  where a.id = attempt;
+  select k.* into v_read from _known_of(attempt) k;
   v_attempt := v_read.attempt;
   v_reported := v_attempt.reported_at is not null;
   v_run_ended := v_attempt.run_ended_at is not null;

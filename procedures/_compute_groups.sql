@@ -12,8 +12,7 @@ set enable_seqscan = off
 as $$
   select t.agent_id, t.customer, t.status, _day(t.finished_at), c.currency, count(*),
          count(*) filter (where t.finished_at is not null and not c.unpriced and c.billed_runs = (
-           select count(*) from task_attempts a
-           where a.task_id = t.id and a.run_id is not null and a.job_id is not null)),
+           select count(*) from task_attempts a where a.task_id = t.id and _is_job_run(a))),
          sum(c.list_cost)
   from _task_compute(_compute_groups.tasks) c
   join tasks t on t.id = c.task_id

@@ -11,9 +11,7 @@ set search_path = pg_catalog, lakequeue, pg_temp
 as $$
 declare
   v_now timestamptz := _now();
-  v_looked_after boolean := exists (
-    select from workers w
-    where w.relay = 'databricks' and w.stopped_at is null and w.heartbeat_at >= v_now - interval '1 minute');
+  v_looked_after boolean := exists (select from workers w where w.relay = 'databricks' and _alive(w, v_now));
   v_expired integer := 0;
   v_task_id bigint;
   v_before tasks;

@@ -2,13 +2,13 @@
 -- reserve_tokens and explain_throttle read. Take the endpoints' locks first, if anything is decided by it, and ask in a
 -- later statement: it sees what that one sees.
 --
--- endpoints: ids, each once. carried: take what the books say, an upper bound (see _recount); false: count. at: the end of
+-- endpoints: ids, each once. from_books: take what the books say, an upper bound (see _recount); false: count. at: the end of
 --   the window, null for now.
 -- Returns a row per endpoint and per agent that has limits: agent_id, null for the endpoint's own; ceilings, by kind (see
 --   _kinds), null where there is no limit; used and booked, see _spending, null where the books do not know; raised: see
 --   _raised; no: of the page in the books, null if there is none. Attempts that an agent started at an endpoint it has
 --   moved away from still count against its own limits.
-create or replace function lakequeue._limits(endpoints integer[], carried boolean, at timestamptz default null)
+create or replace function lakequeue._limits(endpoints integer[], from_books boolean, at timestamptz default null)
 returns table (
   endpoint_id integer, agent_id integer, ceilings bigint[], used numeric[], booked numeric[], raised numeric[], no bigint)
 language plpgsql stable
@@ -24,7 +24,7 @@ declare
     from agents a cross join unnest(a.former_endpoint_ids) f(id)
     where a.model_endpoint_id = any(endpoints) and f.id <> all(endpoints));
 begin
-  if carried then
+  if from_books then
     return query
       select b.endpoint_id, b.agent_id, b.ceilings,
              case when r.raised = b.raised then b.used else _plus(b.used, _plus(r.raised, b.lowered)) end,

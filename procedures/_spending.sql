@@ -40,7 +40,7 @@ begin
     ), calls as (
       select c.endpoint_id, c.agent_id, c.input_tokens as input, c.output_tokens as output, c.granted_at is not null as granted
       from _open_calls(endpoints) c
-      where c.granted_at is not null or c.seen_at > v_now - interval '10 seconds'
+      where c.granted_at is not null or _still_asks(c, v_now)
       union all
       select c.endpoint_id, c.agent_id, c.input_tokens, c.output_tokens, true
       from model_calls c

@@ -1,7 +1,6 @@
 -- What all attempts of a task have used so far, and what of it is known, as the ledger counts it: {input tokens, output
 -- tokens, cached tokens, USD, ran, priced, whether input, output, cached tokens and cost were told, job runs}. The six from ran on are 1 or 0.
--- It ran if it has an attempt, it is priced if all of its attempts have a cost; a job run is an attempt with a job and a run,
--- for which compute is billed. Never stored.
+-- It ran if it has an attempt, it is priced if all of its attempts have a cost. Never stored.
 create or replace function lakequeue._task_usage(task bigint)
 returns numeric[]
 language plpgsql stable
@@ -13,7 +12,7 @@ begin
                  coalesce(sum(a.cached_tokens), 0), coalesce(sum(a.llm_cost), 0),
                  least(count(*), 1), case when count(a.llm_cost) = count(*) then least(count(*), 1) else 0 end,
                  least(count(a.input_tokens), 1), least(count(a.output_tokens), 1), least(count(a.cached_tokens), 1),
-                 least(count(a.llm_cost), 1), count(*) filter (where a.run_id is not null and a.job_id is not null)]
+                 least(count(a.llm_cost), 1), count(*) filter (where _is_job_run(a))]
     from task_attempts a
     where a.task_id = task);
 end $$;

@@ -55,8 +55,7 @@ begin
           and a.run_id is null
           and (v_relay is null or (v_relay = 'databricks') = (a.job_id is not null))
           and a.worker <> adopt_attempts.worker
-          and coalesce(w.stopped_at is not null or w.heartbeat_at < v_now - interval '1 minute',
-                       a.started_at < v_now - interval '1 minute')
+          and coalesce(not _alive(w, v_now), a.started_at < v_now - interval '1 minute')
           and p.cancel_requested_at is null
           and p.lease_expires_at > v_now
         order by p.id
@@ -70,9 +69,7 @@ begin
     update task_attempts a
     set worker = adopt_attempts.worker
     where a.task_id = any(v_task_ids) and a.status = 'running' and a.run_id is null and a.worker <> adopt_attempts.worker
-      and not exists (
-        select from workers w
-        where w.name = a.worker and w.stopped_at is null and w.heartbeat_at >= v_now - interval '1 minute')
+      and not exists (select from workers w where w.name = a.worker and _alive(w, v_now))
     returning a.id, a.task_id, a.agent_id
   ), owned as (
     update tasks t

@@ -70,7 +70,7 @@ begin
     ), calls as materialized (
       select c.endpoint_id, c.agent_id, count(*) as waiting, min(c.asked_at) as since
       from _open_calls(v_endpoints, only_waiting => true) c
-      where c.seen_at > v_now - interval '10 seconds'
+      where _still_asks(c, v_now)
       group by grouping sets ((c.endpoint_id), (c.agent_id))
     ), limits as materialized (
       select h.*, l.agent_id as holder, k.no::integer as no, k.kind, k.ceiling, k.used, k.booked, k.demand as asked,
@@ -78,7 +78,7 @@ begin
              case when k.demand is not null
                   then _has_room(k.no::integer, h.reserves_calls, k.ceiling, k.used + o.demand, k.booked + o.demand, k.demand) end as fits
       from heads h
-      join _limits(v_endpoints, carried => false) l
+      join _limits(v_endpoints, from_books => false) l
         on l.endpoint_id = h.endpoint_id and (l.agent_id is null or l.agent_id = h.agent_id)
       cross join lateral unnest(_kinds(), l.ceilings, l.used, l.booked, h.demand)
         with ordinality k(kind, ceiling, used, booked, demand, no)

@@ -7,12 +7,10 @@
 --
 -- What was folded stays in the index as long as somebody holds a snapshot, so all begin behind what is known to be folded
 -- (_folded_to). Who has drawn an id and not committed could add a delta behind that; it has a writer's lock on task_deltas
--- from before it drew until it ends. So a fold notes the newest id drawn, then (in this order) who has that lock. Once none
--- of these is left, at once if there was none, a later look that finds nothing unfolded up to the note sees all there will
--- ever be, and moves the mark to it, or up to the oldest one found. They are looked up in this database's locks, since a
--- snapshot would have an idle writer in any other database stall this. A prepared transaction has another name once the
--- server was started anew; so any with such a name counts. The caller sees its own deltas. Under REPEATABLE READ the look
--- may be older than the end of a writer: then the mark stays.
+-- from before it drew until it ends. So a fold notes the newest id drawn, then (in this order) who has that lock (_writers).
+-- Once none of these is left, at once if there was none, a later look that finds nothing unfolded up to the note sees all
+-- there will ever be, and moves the mark to it, or up to the oldest one found. Under REPEATABLE READ the look may be older
+-- than the end of a writer: then the mark stays.
 --
 -- batch_size: most deltas, and most of compute, 1 to 100000. patient: folds nothing yet where that can wait; workers do, by default all is folded.
 -- Returns how many were folded, of the kind of which more were; call again while it equals batch_size.
@@ -33,6 +31,7 @@ declare
   v_before fold_books;
   v_drawn bigint;
   v_writers text[];
+  v_some_left boolean;
   v_settled boolean;
 begin
   if batch_size is null or batch_size not between 1 and 100000 then
@@ -58,11 +57,7 @@ begin
 
   v_before := v_book;
   v_drawn := coalesce(pg_sequence_last_value('lakequeue.task_deltas_id_seq'), 0);
-  select coalesce(array_agg(l.virtualtransaction), '{}') into v_writers
-  from pg_locks l
-  where l.locktype = 'relation' and l.relation = 'lakequeue.task_deltas'::regclass and l.mode = 'RowExclusiveLock' and l.granted
-    and l.database = (select d.oid from pg_database d where d.datname = current_database())
-    and l.pid is distinct from pg_backend_pid();
+  select w.names, w.some_left into v_writers, v_some_left from _writers('lakequeue.task_deltas', v_book.holders) w;
   if v_book.folded_to > v_drawn then  -- somebody has set the sequence back
     v_book.folded_to := 0;
     v_book.noted := 0;
@@ -72,9 +67,7 @@ begin
     v_book.noted := v_drawn;
     v_book.holders := '{}';
   end if;
-  v_settled := current_setting('transaction_isolation') = 'read committed'
-    and (v_book.holders = '{}'
-         or not (v_book.holders && v_writers or exists (select from unnest(v_writers) w(name) where starts_with(w.name, '-1/'))));
+  v_settled := current_setting('transaction_isolation') = 'read committed' and (v_book.holders = '{}' or not v_some_left);
 
   with folded as (
     delete from task_deltas d

@@ -24,8 +24,8 @@ begin
       group by r.worker
     )
     select w.name, w.host, w.pid, w.version,
-           case when w.stopped_at is null and w.heartbeat_at < v_now - interval '1 minute' then 'silent'
-                when w.stopped_at is null then 'alive'
+           case when _alive(w, v_now) then 'alive'
+                when w.stopped_at is null then 'silent'
                 when w.stopped_at - w.heartbeat_at >= interval '1 minute' then 'lost'
                 else 'stopped' end,
            w.started_at, w.heartbeat_at, w.stopped_at, coalesce(h.tasks, 0)

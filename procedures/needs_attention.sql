@@ -22,7 +22,7 @@ begin
     with standing as materialized (
       select s.* from agent_status(agents) s
     ), alive as materialized (
-      select exists (select from workers w where w.stopped_at is null and w.heartbeat_at >= v_now - interval '1 minute') as any
+      select exists (select from workers w where _alive(w, v_now)) as any
     ), found as (
       select 'bad' as severity, 'breaker' as kind, s.agent, s.paused_at as since, s.failures_in_a_row::bigint as amount,
              s.pause_reason as words, 1 as place

@@ -156,11 +156,11 @@ begin
       with ahead as materialized (
         select c.*
         from _open_calls(v_endpoints, only_waiting => true) c
-        where c.seen_at > v_now - interval '10 seconds'
+        where _still_asks(c, v_now)
           and (c.priority > v_call.priority or (c.priority = v_call.priority and coalesce(c.id < v_call.id, true)))
       )
       select l.agent_id, k.kind, k.ceiling, d.demand, o.calls, k.used + o.amount + d.demand - k.ceiling as missing
-      from _limits(v_endpoints, carried => true) l
+      from _limits(v_endpoints, from_books => true) l
       cross join lateral unnest(_kinds(), l.ceilings, l.used) k(kind, ceiling, used)
       cross join lateral (select _call_amount(k.kind, v_call.input_tokens, v_call.output_tokens) as demand) d
       cross join lateral (
@@ -194,7 +194,7 @@ begin
     perform _keep_book(l.endpoint_id, l.agent_id, l.no,
                        _plus(l.used, array[0, v_call.input_tokens + v_call.output_tokens, v_call.input_tokens, v_call.output_tokens, 1]),
                        l.booked, l.raised)
-    from _limits(v_endpoints, carried => true) l
+    from _limits(v_endpoints, from_books => true) l
     where l.agent_id = v_call.agent_id or (l.agent_id is null and l.endpoint_id = v_call.endpoint_id);
     v_call.granted_at := v_now;
     answer := 'granted';

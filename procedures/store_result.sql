@@ -30,13 +30,7 @@ begin
     perform _refuse_snapshot('store_result');
   end if;
   v_before := _lock_task(attempt, token);
-  select a as attempt, g.reconcile_grace,
-         (select k.failures from breaker_books k where k.agent_id = g.id order by k.no desc limit 1) as failures_in_a_row,
-         exists (select from results r where r.attempt_id = a.id) as stored
-  into v_read
-  from task_attempts a
-  join agents g on g.id = a.agent_id
-  where a.id = attempt;
+  select k.* into v_read from _known_of(attempt) k;
   v_attempt := v_read.attempt;
   v_used := case when v_before.attempt_count = 1 then _attempt_usage(v_attempt) else _task_usage(v_before.id) end;
   v_stored := _store_result(

@@ -90,7 +90,7 @@ begin
   end if;
 
   update workers w set stopped_at = v_now
-  where w.stopped_at is null and w.heartbeat_at < v_now - interval '1 minute';
+  where w.stopped_at is null and not _alive(w, v_now);
   get diagnostics workers_lost = row_count;
 
   with forgotten as (

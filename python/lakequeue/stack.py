@@ -30,7 +30,6 @@ from lakequeue.worker import DRAIN_SECONDS, IDLE_LIMIT_SECONDS, Worker
 log = logging.getLogger(__name__)
 
 SIMULATOR = "simulator"
-SIMULATOR_TOKENS_PER_MINUTE = 200_000
 SIMULATOR_PRICE = {"input_usd": 0.50, "cached_usd": 0.10, "output_usd": 1.50}
 """Made up, in USD per million tokens, so that the simulator's work shows a cost."""
 LEASE = "30 seconds"
@@ -144,7 +143,7 @@ def _agree_on_limit(folder: Path, wanted: int | None, resources: contextlib.Exit
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         file.truncate(0)
-        file.write(str(wanted or SIMULATOR_TOKENS_PER_MINUTE))
+        file.write(str(wanted or simulator.DEFAULT_TOKENS_PER_MINUTE))
         file.flush()
     fcntl.flock(file, fcntl.LOCK_SH)  # until this process leaves; another may write before
     file.seek(0)

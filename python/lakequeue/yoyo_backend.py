@@ -25,9 +25,7 @@ from yoyo.backends.core.postgresql import PostgresqlPsycopgBackend
 from yoyo.migrations import Migration, default_migration_table
 
 from lakequeue.database import Connection
-
-BOOKKEEPING = "lakequeue_migrations"
-SEARCH_PATH = "pg_catalog, lakequeue, pg_temp"
+from lakequeue.migrate import BOOKKEEPING, SEARCH_PATH
 
 
 class Backend(PostgresqlPsycopgBackend):  # type: ignore[misc] # yoyo has no types

@@ -17,9 +17,9 @@ select is((select count(*) from claims), 2::bigint, '(its agent has moved to the
 create function pg_temp.ids(variadic endpoints text[]) returns integer[] language sql as $$
   select array(select n.id from lakequeue.model_endpoints n where n.name = any(endpoints))
 $$;
-create function pg_temp.limits(carried boolean, variadic endpoints text[]) returns setof text language sql as $$
+create function pg_temp.limits(from_books boolean, variadic endpoints text[]) returns setof text language sql as $$
   select format('%s %s %s: %s of %s', e.name, a.name, k.kind, coalesce(trim_scale(k.used)::text, '?'), k.ceiling)
-  from lakequeue._limits(pg_temp.ids(variadic endpoints), carried) l
+  from lakequeue._limits(pg_temp.ids(variadic endpoints), from_books) l
   join lakequeue.model_endpoints e on e.id = l.endpoint_id
   left join lakequeue.agents a on a.id = l.agent_id
   cross join lateral unnest(lakequeue._kinds(), l.ceilings, l.used) k(kind, ceiling, used)
@@ -47,7 +47,7 @@ select results_eq($$select l.used[1], l.raised from _limits(pg_temp.ids('_l2'), 
   'where only places are limited');
 select configure_endpoint('_l2', max_concurrent_tasks => 0, max_rpm => 7);
 
--- --- carried -------------------------------------------------------------------------------------
+-- --- from the books -------------------------------------------------------------------------------------
 select is_empty($$select from throttle_books where scope = 'agent' and scope_id = (_agent('_lb')).id$$,
   'who has no limits has no page');
 select bag_eq($$select pg_temp.limits(true, '_l2')$$, array['_l2  requests: ? of 7'], 'what nobody has counted yet is not known');

@@ -10,9 +10,9 @@ select configure_agent('_rc a', model_endpoint => '_rc', max_tpm => 50000, token
 select configure_agent('_rc r', model_endpoint => '_rc', max_rpm => 500, tokens_per_task => 100, tokens_per_page => 0, reserves_calls => true, estimate_factor => 1);
 create function pg_temp.here() returns integer[] language sql as $$ select array(select e.id from lakequeue.model_endpoints e where e.name like '\_rc%') $$;
 -- used, by holder: 'tasks tokens input output requests'
-create function pg_temp.used(carried boolean, agent text default null) returns text language sql as $$
+create function pg_temp.used(from_books boolean, agent text default null) returns text language sql as $$
   select (select string_agg(coalesce(trim_scale(u.n)::text, '?'), ' ' order by u.kind) from unnest(l.used) with ordinality u(n, kind))
-  from lakequeue._limits(pg_temp.here(), carried) l left join lakequeue.agents g on g.id = l.agent_id
+  from lakequeue._limits(pg_temp.here(), from_books) l left join lakequeue.agents g on g.id = l.agent_id
   where g.name is not distinct from used.agent
 $$;
 create function pg_temp.same(also_booked boolean default true) returns boolean language sql as $$

@@ -22,6 +22,7 @@ from psycopg.types.json import Json
 
 from lakequeue import database as db
 from lakequeue import simulator, traces
+from lakequeue.agents import NO_TEXT_LAYER
 from lakequeue.agents.document_parser import agent
 from lakequeue.agents.document_parser.attempt import Attempt, Stopped
 from lakequeue.agents.document_parser.chat import Chat, ContextTooLong, Pacer
@@ -37,7 +38,7 @@ from lakequeue.agents.document_parser.prompt import (
 )
 from lakequeue.agents.document_parser.reader import Page, inspect
 from lakequeue.agents.document_parser.reservations import Reservations
-from lakequeue.agents.document_parser.result import NO_TEXT_LAYER, build
+from lakequeue.agents.document_parser.result import build
 from lakequeue.relay.base import Run
 from tests.race.harness import in_background
 from tests.servers import Database

@@ -12,7 +12,7 @@ import pglast
 import pytest
 from pglast import ast
 
-from lakequeue.web import formats
+from lakequeue.web import formats, views
 from tests.servers import GROUPS, Database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -316,6 +316,14 @@ def test_names_are_not_overloaded(pristine: Database) -> None:
         )
     )
     assert overloaded == []
+
+
+def test_what_is_a_low_confidence_is_the_same_on_pages_and_at_psql(pristine: Database) -> None:
+    arguments = pristine.value(
+        """select pg_get_function_arguments(oid) from pg_proc
+            where oid = to_regproc('lakequeue.confidence_summary')"""
+    )
+    assert f"low real DEFAULT {views.LOW_CONFIDENCE}" in str(arguments)
 
 
 def test_nothing_is_for_everyone(pristine: Database) -> None:

@@ -16,6 +16,7 @@ from lakequeue.relay.base import Run
 from lakequeue.worker import Worker
 from tests.python.test_worker import TroubledRelay, running, until
 from tests.race.scene import Row, assert_sound, call, configure, enqueue
+from tests.race.test_deltas import ADD_A_DELTA, drawn, fold
 from tests.servers import SERVER_NAMES, Database, Server, temporary
 
 # Only a commit that waits has its WAL flushed within ten seconds.
@@ -60,6 +61,28 @@ def test_a_claim_waits_for_the_disk(crashing: Database) -> None:
     claim(crashing, durable=True)
     crash(crashing)
     assert status(crashing) == "processing"
+
+
+def test_a_prepared_writer_is_waited_for_under_its_other_name(crashing: Database) -> None:
+    """Rule 15: it has another name than the one noted once the server was started anew."""
+    with crashing.connect(autocommit=False) as late:
+        late.execute(ADD_A_DELTA)
+        mine = drawn(crashing)
+        enqueue(crashing, 1)
+        assert fold(crashing) < mine
+        late.execute("prepare transaction 'late'")
+    ((noted,),) = crashing.query(
+        "select holders from lakequeue.fold_books order by no desc limit 1"
+    )
+    crash(crashing)
+    writers = "select names from lakequeue._writers('lakequeue.task_deltas', '{}')"
+    ((name,),) = crashing.query(writers)[0]
+    assert name.startswith("-1/")
+    assert name not in noted
+    assert fold(crashing) < mine
+    crashing.query("commit prepared 'late'")
+    assert crashing.query(writers) == [([],)]
+    assert fold(crashing) == drawn(crashing)
 
 
 def test_one_that_did_not_wait_never_was(crashing: Database) -> None:

@@ -1,6 +1,8 @@
 """Programs that runs execute: each takes a task, does its work and reports back."""
 
 DOCUMENT_PARSER = "document-parser"
+NO_TEXT_LAYER = "no text layer"
+"""A note in the result of a document of which no page has any text."""
 
 REQUIRED_PARAMETERS = (
     "task_id",

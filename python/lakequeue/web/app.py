@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException, SecurityError
 from werkzeug.routing import IntegerConverter, Map
 
 from lakequeue import __version__, database, migrate
+from lakequeue.agents import NO_TEXT_LAYER
 from lakequeue.billing import Billing, NoWarehouse
 from lakequeue.errors import Problem
 from lakequeue.web import actions, api, callbacks, costs, formats, guard, health, pages, views
@@ -195,7 +196,7 @@ def _teach_templates(app: Flask) -> None:
         unknown=formats.UNKNOWN,
         low_confidence=views.LOW_CONFIDENCE,
         most_counted=views.MOST_COUNTED,
-        no_text_note=views.NO_TEXT,
+        no_text_note=NO_TEXT_LAYER,
     )
 
     @app.context_processor

@@ -16,13 +16,12 @@ from flask import current_app, g
 from werkzeug.exceptions import Forbidden
 
 from lakequeue import database, limits
-from lakequeue.agents import DOCUMENT_PARSER
+from lakequeue.agents import DOCUMENT_PARSER, NO_TEXT_LAYER
 from lakequeue.web import filters, guard
 from lakequeue.web.filters import Filter
 from lakequeue.web.reads import Reads
 
 LOW_CONFIDENCE = 0.8
-NO_TEXT = "no text layer"
 EXPORT_BATCH = 500
 TRIED_AGAIN = ("failed", "expired", "rate_limited")
 SUMS = (
@@ -241,7 +240,7 @@ def document(row: dict[str, Any]) -> dict[str, Any]:
         **said,
         "pages": row["page_count"],
         "no_text": row["status"] == "completed"
-        and (row["characters"] == 0 or NO_TEXT in said["notes"]),
+        and (row["characters"] == 0 or NO_TEXT_LAYER in said["notes"]),
     }
 
 

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from lakequeue.agents import NO_TEXT_LAYER
 from lakequeue.agents.document_parser.prompt import Answer, FieldFound
 from lakequeue.agents.document_parser.reader import Page
 
-NO_TEXT_LAYER = "no text layer"
 INVOICE_LIKE = ("invoice", "credit_note", "receipt")
 KEY_FIELDS = ("invoice_number", "invoice_date", "total_amount")
 _MOST_ITEMS = 200
