@@ -75,7 +75,7 @@ begin
       join sampled s using (customer, agent_id, status, day)
     ), attempts as materialized (
       -- of all tasks at once, by a bitmap, so that each page is read once; so with what follows
-      select a.task_id, a.id, a.llm_cost, a.run_id is not null and a.job_id is not null as is_run
+      select a.task_id, a.id, a.llm_cost, _is_job_run(a) as is_run
       from task_attempts a
       where a.task_id = any(array(select f.task_id from finished f))
     ), runs as (
