@@ -19,8 +19,8 @@ begin atomic
     where e.id = any(endpoints)
       and coalesce(e.max_concurrent_tasks, e.max_tpm, e.max_input_tpm, e.max_output_tpm, e.max_rpm) is not null
     union all
-    select a.model_endpoint_id, a.id, 'agent', a.id,
-           array[a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm]
+    select a.model_endpoint_id as endpoint_id, a.id as agent_id, 'agent' as scope, a.id as scope_id,
+           array[a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm] as ceilings
     from lakequeue.agents a
     where a.model_endpoint_id = any(endpoints)
       and coalesce(a.max_concurrent_tasks, a.max_tpm, a.max_input_tpm, a.max_output_tpm, a.max_rpm) is not null) h

@@ -3,11 +3,15 @@
 --
 -- Returns kind (agent, endpoint, price, person, installation); name: of the agent, endpoint, model or person, the
 --   installation's id; settings: what configure_agent, configure_endpoint, set_model_price, set_person, set_time_zone have set,
---   by column (db/README.md, The tables), and what was learnt since; null where there is no limit.
+--   by column (db/README.md, The tables), and what was learnt since; null where
+--   there is no limit. Times are UTC, whatever the session's time zone.
 create or replace function lakequeue.configuration()
 returns table (kind text, name text, settings jsonb)
 language plpgsql stable security definer
 set search_path = pg_catalog, lakequeue, pg_temp
+set timezone = 'UTC'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
 as $$
 #variable_conflict use_column
 begin

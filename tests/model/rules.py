@@ -278,6 +278,9 @@ class Queue:
         for document in documents:
             key = document["dedup_key"]
             holder = self._holder(agent, customer, key)
+            if holder is not None and holder.status == "processing" and holder.cancel_requested:
+                holder.dedup_key = None  # who submits it once more wants it done
+                holder = None
             task = holder or self._new_task(
                 agent, customer, key, document["priority"], document["page_count"], batch
             )
@@ -630,7 +633,8 @@ class Queue:
         asking.reserves_calls = True
         asked.seen_at = self.now
         if asked.granted:
-            return "granted"
+            more = input_tokens > asked.input or max_output_tokens > asked.output
+            return "LQ409" if more else "granted"
         asked.input, asked.output = input_tokens, max_output_tokens
         waits_for = [holder for holder in holders if self._call_waits_for(asked, holder)]
         asked.agent_limit = waits_for == [task.agent]
